@@ -18,6 +18,7 @@ classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
     │   ├── BadLabelConfigError   label config cannot be parsed (400)
     │   ├── UnauthorizedError     missing or wrong credentials (401)
     │   ├── NotShownError         texts, which a server without credentials shows to nobody (403)
+    │   ├── ProjectUnknownError   project that the ledger does not know (404)
     │   ├── SlowRequestError      header or body not received in time (408)
     │   ├── BodyTooLargeError     body or number of tasks over the limit (413)
     │   ├── BusyError             no place for a further request (503)
@@ -125,6 +126,13 @@ class NotShownError(RequestError):
 
     code = "texts_not_shown"
     status = 403
+
+
+class ProjectUnknownError(RequestError):
+    """Project that the ledger does not know."""
+
+    code = "project_unknown"
+    status = 404
 
 
 class SlowRequestError(RequestError):

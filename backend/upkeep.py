@@ -204,6 +204,7 @@ def _round_lines(connection: Connection, project: str) -> Iterator[_Line]:
                 "cost_usd": row.cost_usd,
                 "full_cost_usd": row.full_cost_usd,
                 "bounded_usd": row.bounded_usd,
+                "reused_usd": row.reused_usd,
             }
 
 

@@ -192,7 +192,8 @@ class Annotator:
             planned = await self._planned(job, questions, contexts, terms, held=held)
             plan = asking.fixed(planned.plan)
             planned_at = self._clock()
-            embedding = self._embed(job, questions, contexts, plan)
+            if holds_contexts := _holds_contexts(job, questions, contexts, plan):
+                contexts.expect(questions, soon=job.hurried)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)
@@ -200,8 +201,8 @@ class Annotator:
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
-            if embedding is not None:
-                await embedding
+            if holds_contexts:
+                await contexts.of_all(questions)
                 embedded = {question.name: contexts.so_far(question) for question in questions}
                 plan = plan.with_contexts(embedded)
             task = FinishedTask(
@@ -260,19 +261,6 @@ class Annotator:
         conditions = Conditions(everyone=job.everyone, allowance=allowance, waits=waits)
         return Terms(policy, costs, asking.limit(conditions))
 
-    @staticmethod
-    def _embed(
-        job: Job, questions: Sequence[JobQuestion], contexts: EmbeddedContexts, plan: Plan
-    ) -> asyncio.Task[None] | None:
-        """Embed the texts while models are asked, if the round is to hold their contexts.
-
-        It is if people may review the round, if it asks every model, or if it is planned by the contexts.
-        """
-        explores = plan.stages is None or plan.stages.exploration == "everyone"
-        if not (job.review or explores or any(map(is_known, map(contexts.so_far, questions)))):
-            return None
-        return contexts.embed(questions)
-
     async def _scores(
         self,
         job: Job,
@@ -300,6 +288,15 @@ class Annotator:
             scorer = await self._scorers.current(key, plan.arms, estimates.labels)
             scores[name] = scorer.score_decision(votes_cast, decisions[name])
         return scores
+
+
+def _holds_contexts(job: Job, questions: Sequence[JobQuestion], contexts: Contexts, plan: Plan) -> bool:
+    """Whether the round is to hold the contexts of its questions.
+
+    It is if people may review the round, if it asks every model, or if it is planned by the contexts.
+    """
+    explores = plan.stages is None or plan.stages.exploration == "everyone"
+    return job.review or explores or any(map(is_known, map(contexts.so_far, questions)))
 
 
 def _ready(questions: Sequence[JobQuestion], rounds: Mapping[RoundKey, Round]) -> list[JobQuestion]:
@@ -420,7 +417,8 @@ class FinishedTask:
     def full_cost(self) -> float:
         """The cost of asking every model once, in $, each by its cheaper arm.
 
-        For arms whose reply cost nothing, since they failed or were not asked, it is their expected price.
+        For arms whose reply cost nothing it is their expected price: they failed, were not asked, or had
+        answered before.
         """
         return sum(self._once_each.values())
 
@@ -431,11 +429,23 @@ class FinishedTask:
         return sum(cost for arm, cost in self._once_each.items() if arm in bounded and not paid.get(arm))
 
     @property
-    def _once_each(self) -> dict[str, float]:
+    def reused(self) -> dict[str, float]:
+        """The arms whose answer the ledger held, so that it was not paid for again: arm → its price, $."""
+        prices, paid = self._prices, self.replies.costs
+        return {
+            arm: prices[arm] for arm in self.replies.voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0
+        }
+
+    @property
+    def _prices(self) -> dict[str, float]:
+        """The price of each arm in $: what was paid, or if it is nothing what is expected."""
         expected = {arm: model.usd for arm, model in self.replies.left_out.items()}
         expected |= zip(self.plan.arms, map(float, self.plan.costs), strict=True)
-        paid = {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
-        return once_each(expected | paid)
+        return expected | {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
+
+    @property
+    def _once_each(self) -> dict[str, float]:
+        return once_each(self._prices)
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
@@ -580,6 +590,8 @@ def _finished_round(
         cost_usd=finished.cost / questions,
         full_cost_usd=finished.full_cost / questions,
         bounded_usd=finished.bounded_cost / questions,
+        reused=len(finished.reused) / questions,
+        reused_usd=sum(finished.reused.values()) / questions,
         audit=finished.blind,
         taught=label,
         taught_by=taught_by,

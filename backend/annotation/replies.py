@@ -209,6 +209,11 @@ class Replies:
         return failed | {arm: model.code for arm, model in self.left_out.items() if model.code in PASSING}
 
     @property
+    def voters(self) -> list[str]:
+        """The arms that have voted, those beside the plan among them."""
+        return [arm for arm, reply in (self.beside | self.arms).items() if reply.votes]
+
+    @property
     def costs(self) -> dict[str, float]:
         """What was paid for each reply, $."""
         return {arm: reply.cost for arm, reply in (self.beside | self.arms).items()}

@@ -16,7 +16,6 @@ from backend import settings
 from backend.commands.shared.certificate import share_tables
 from backend.commands.shared.output import plain_table
 from backend.commands.shared.setup import existing_ledger
-from backend.datasets.tasks import task_name
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
@@ -28,7 +27,7 @@ from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
 from backend.server.status.build import build_report
-from backend.server.status.formats import count, dollars, moment, of, percent, seconds
+from backend.server.status.formats import count, dollars, moment, named_task, of, percent, seconds
 from backend.server.status.question_reports import (
     LEAST_LABELS,
     beyond_chance,
@@ -154,7 +153,7 @@ def _questionable(project: ProjectReport) -> Iterator[Table]:
             why = "certain vote against one" if label.certain else "vote against people"
             table.add_row(
                 why,
-                str(label.task) if is_of_label_studio(project.key) else task_name(label.task),
+                named_task(label.task, project.key),
                 escape(label.vote or "–"),
                 f"{label.score:.2f}",
                 escape(label.human or "–"),
@@ -337,7 +336,8 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
         beside += f" ({percent(single.share)} right on {checked}, where the"
         beside += f" labels are {percent(single.labels.share)} right)"
     saved = f" ({project.saving})" if project.saving else ""
-    yield "dollars", f"{dollars(cost.rounds_usd)}; {cost.everyone} asking all{saved}{beside}"
+    paid = dollars(cost.rounds_usd) + (f" ({cost.beside})" if cost.beside else "")
+    yield "dollars", f"{paid}; {cost.everyone} asking all{saved}{beside}"
     for step in project.next_steps:
         where = step.command or step.url
         yield "next", step.text if where is None else f"{step.text}: {where}"
@@ -375,7 +375,7 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     for question in project.questions:
         if question.current:
             if question.guarantee.blind:
-                yield "blind", f"{question.control}: {_labelled(question.guarantee)}"
+                yield "blind", f"{question.control}: {_labelled(question.guarantee, project.key)}"
             yield "no review", f"{question.control}: {_guaranteed(question.guarantee)}"
             if question.shares is not None:
                 yield "shares", f"{question.control}: {_spoken_for(question.shares)}"
@@ -426,12 +426,12 @@ def _score(reliability: ReliabilityReport) -> str:
     )
 
 
-def _labelled(guarantee: GuaranteeReport) -> str:
+def _labelled(guarantee: GuaranteeReport, project: str) -> str:
     labelled = f"{count(guarantee.labelled)} of {of(guarantee.blind, 'blind task')} labelled"
     if guarantee.next_task is None:
         return f"{labelled}; all of them count"
     counted = f"the first {count(guarantee.run)} of the queue count"
-    return f"{labelled}; {counted}; next is task {guarantee.next_task}"
+    return f"{labelled}; {counted}; next is task {named_task(guarantee.next_task, project)}"
 
 
 def _guaranteed(guarantee: GuaranteeReport) -> str:

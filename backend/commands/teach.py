@@ -218,8 +218,8 @@ def _number(answer: object) -> object:
 class TeachTally:
     """The number of labels in a file: new, changed and withdrawn ones, and those known already.
 
-    ``ahead`` counts the labels of tasks that no model has labelled. ``annotators`` are those whom
-    the file names, with their numbers.
+    ``ahead`` counts the labels of tasks that no model has labelled, and ``blind`` those of blind tasks.
+    ``annotators`` are those whom the file names, with their numbers.
     """
 
     new: int = 0
@@ -228,18 +228,24 @@ class TeachTally:
     known: int = 0
     empty: int = 0
     ahead: int = 0
+    blind: int = 0
     annotators: dict[str, int] = field(default_factory=dict)
 
     def summary(self) -> str:
         """A line with the counts, and one with the annotators that have names."""
         counts = (
-            f"{self.new} labels learnt, {self.changed} changed, {self.withdrawn} withdrawn,"
+            f"{self.new} labels are new, {self.changed} changed, {self.withdrawn} withdrawn,"
             f" {self.known} known already; {self.empty} rows have none"
         )
         if self.ahead:
             counts += (
                 f"\n{self.ahead} of the labels are about tasks that the project has not labelled, and count"
                 " once it has: are the texts and columns the same as there?"
+            )
+        if self.blind:
+            counts += (
+                f"\n{self.blind} of the labels are about blind tasks: they test scores and certify labels,"
+                " and teach nothing"
             )
         named = {name: number for name, number in sorted(self.annotators.items()) if name != str(number)}
         if not named:
@@ -270,8 +276,10 @@ def teach_file(
             sorted(rows, key=lambda row: row.project), key=lambda row: row.project
         ):
             label_config = known[key].label_config or ""
+            blind = _blind(ledger, key)
             for part in _parts(of_project):
                 tally.ahead += _ahead(ledger, key, part)
+                tally.blind += sum(bool(row.votes) and row.task in blind for row in part)
                 _teach(
                     ledger,
                     WebhookEvent("ANNOTATION_UPDATED", key, label_config),
@@ -305,6 +313,11 @@ def _ahead(ledger: Ledger, project: str, rows: Sequence[_HumanRow]) -> int:
     with ledger.read() as connection:
         rounds = ProjectRounds(connection, project)
         return sum(not rounds.count_of([task]) for task in tasks)
+
+
+def _blind(ledger: Ledger, project: str) -> frozenset[int]:
+    with ledger.read() as connection:
+        return ProjectRounds(connection, project).blind_tasks()
 
 
 def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:

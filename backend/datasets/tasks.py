@@ -351,9 +351,12 @@ def plain_label_config(labels: Sequence[str], column: str) -> str:
     Raises:
         ConfigError: there are fewer than two labels, or one of them twice.
     """
-    if len(set(labels)) < 2 or len(set(labels)) < len(labels):
+    twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
+    if twice is not None:
+        raise ConfigError(f"names {twice!r} twice", where="--labels", fix="name each label once")
+    if len(labels) < 2:
         raise ConfigError(
-            "names fewer than two labels, or one of them twice",
+            "names fewer than two labels",
             where="--labels",
             fix="give them with commas: --labels Positive,Negative",
         )

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, TypeGuard, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from backend.errors import BadBodyError
 from backend.ledger.money import MAX_USD, Purse
@@ -30,54 +39,6 @@ class SetupRequest(BaseModel):
     hostname: str | None = None
 
 
-class PredictRequest(BaseModel):
-    """POST /predict. Tasks stay raw, so that a malformed one does not cost the others their predictions."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    project: _ProjectKey
-    label_config: str
-    tasks: list[Any]
-    params: Any = None
-
-    @property
-    def interactive(self) -> bool:
-        """Whether the editor sent the request; it takes a single prediction per task, not a list."""
-        return isinstance(self.params, Mapping) and self.params.get("context") is not None
-
-    @property
-    def again(self) -> bool:
-        """Whether models are to make another attempt after their last one; ``camvo predict`` may ask that."""
-        return isinstance(self.params, Mapping) and self.params.get("again") is True
-
-    @property
-    def stored_only(self) -> bool:
-        """Whether no model is to be asked; ``camvo predict --recount`` asks that."""
-        return isinstance(self.params, Mapping) and self.params.get("stored_only") is True
-
-    @property
-    def tasks_of_project(self) -> int | None:
-        """How many tasks the project has, which only ``camvo predict`` says; ``None`` if it is not said."""
-        said = self.params.get("tasks") if isinstance(self.params, Mapping) else None
-        return said if is_id(said) and said > 0 else None
-
-    @property
-    def instructions(self) -> str | None:
-        """The project's labelling instructions as plain text, which only ``camvo predict`` says."""
-        said = self.params.get("instructions") if isinstance(self.params, Mapping) else None
-        return said if isinstance(said, str) else None
-
-    @property
-    def job(self) -> JobTerms | None:
-        """The job that the tasks belong to, which only ``camvo predict`` says; ``None`` for none.
-
-        Raises:
-            BadBodyError: it has no such terms. To spend without them would be worse.
-        """
-        said = self.params.get("job") if isinstance(self.params, Mapping) else None
-        return None if said is None else parse_request(JobTerms, said)
-
-
 class JobTerms(BaseModel):
     """What the job of ``camvo predict`` may cost over all its runs.
 
@@ -92,13 +53,53 @@ class JobTerms(BaseModel):
 
     usd: _Dollars | None = None
     aim_usd: _Dollars | None = None
-    everyone: bool = False
-    no_wait: bool = False
+    everyone: StrictBool = False
+    no_wait: StrictBool = False
 
     @property
     def purse(self) -> Purse:
         """The account of the job."""
         return Purse("job", self.usd)
+
+
+class _PredictParams(BaseModel):
+    """``params`` of ``/predict``. Label Studio sends more, and of these only the context (docs/http.md).
+
+    Attributes:
+        context: what the editor says with its request; ``None`` if it did not send the request.
+        again: whether models are to make another attempt after their last one.
+        stored_only: whether no model is to be asked.
+        tasks: how many tasks the project has.
+        instructions: the project's labelling instructions as plain text.
+        job: the job that the tasks belong to, and what it may cost; ``None`` for none.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    context: Any = None
+    again: StrictBool = False
+    stored_only: StrictBool = False
+    tasks: Annotated[StrictInt, Field(ge=0, lt=2**63)] | None = None
+    instructions: StrictStr | None = None
+    job: JobTerms | None = None
+
+    @property
+    def interactive(self) -> bool:
+        """Whether the editor sent the request; it takes a single prediction per task, not a list."""
+        return self.context is not None
+
+
+class PredictRequest(BaseModel):
+    """POST /predict. Tasks stay raw, so that a malformed one does not cost the others their predictions."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    project: _ProjectKey
+    label_config: str
+    tasks: list[Any]
+    params: Annotated[_PredictParams, BeforeValidator(lambda sent: {} if sent is None else sent)] = (
+        _PredictParams()
+    )
 
 
 class QuoteRequest(BaseModel):
@@ -193,6 +194,9 @@ class DeliveredRequest(BaseModel):
 
 _Request = TypeVar("_Request", bound=BaseModel)
 
+_BODY = "send the JSON that Label Studio sends to an ML backend"
+_PARAMS = "leave the key out, or send what docs/http.md says of params"
+
 
 def parse_request(model: type[_Request], body: object) -> _Request:
     """Validate a body.
@@ -205,9 +209,8 @@ def parse_request(model: type[_Request], body: object) -> _Request:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(["body", *(str(part) for part in first["loc"])])
-        raise BadBodyError(
-            first["msg"], where=where, fix="send the JSON that Label Studio sends to an ML backend"
-        ) from None
+        rule = "Input should be a JSON object" if first["type"] == "model_type" else first["msg"]
+        raise BadBodyError(rule, where=where, fix=_PARAMS if "params" in first["loc"] else _BODY) from None
 
 
 def is_id(value: object) -> TypeGuard[int]:

@@ -327,6 +327,8 @@ class Carrying:
             taught_by=by,
             cost_usd=0.0,
             bounded_usd=0.0,
+            reused=0.0,
+            reused_usd=0.0,
             carried_from=old.id,
         )
 

@@ -116,7 +116,8 @@ class TaskCosts(NamedTuple):
 
 def costs_of_a_task(connection: Connection, project: str, control: str) -> TaskCosts:
     """Return what the calls about a task of a question have cost."""
-    costs = select(func.avg(_rounds.cost_usd), func.avg(_rounds.full_cost_usd)).where(
+    paid = func.avg(_rounds.cost_usd + _rounds.reused_usd)  # new tasks have no answers that could be reused
+    costs = select(paid, func.avg(_rounds.full_cost_usd)).where(
         _rounds.project == project, _rounds.control == control, _rounds.carried_from.is_(None)
     )
     usd, everyone = connection.execute(costs).one()

@@ -49,7 +49,7 @@ class HumansRow:
 
     Attributes:
         annotations: annotations that are not deleted.
-        teaching: those that teach, or will once their task has a round; not those that are tied.
+        teaching: those that teach, or will once their task has a round; not tied or blind ones.
         tasks: tasks that somebody has labelled, and not only skipped, also where people are tied.
         ground_truths: those marked as ground truth.
         withdrawn: those that ``camvo ledger forget`` has withdrawn; they are in no other count but the first.
@@ -95,7 +95,7 @@ class Block:
 
     Attributes:
         rounds: their number.
-        cost_usd: what they cost, in $.
+        cost_usd: what they cost, in $, reused answers at the price of new ones.
         every_model_usd: what they would have cost if every model had been asked, in $.
         checked: how many of their labels have a human answer.
         right: how many of these were right.
@@ -189,6 +189,8 @@ class RoundsRow:
         full_cost_usd: cost if every model had been asked, in $; nobody was to be asked in rounds that were
             carried over from another label scheme.
         bounded_usd: the part of it of which only an upper bound is known.
+        reused: answers that the ledger held, so that they were not paid for again.
+        reused_usd: the part of ``full_cost_usd`` that is theirs.
         last_at: unix seconds of the latest round.
     """
 
@@ -201,6 +203,8 @@ class RoundsRow:
     cost_usd: float
     full_cost_usd: float
     bounded_usd: float
+    reused: float
+    reused_usd: float
     last_at: float
 
 
@@ -303,7 +307,8 @@ class QuestionSums(QuestionRounds):
         rounds = self.connection.scalars(select(func.count()).where(self.condition)).one()
         most = min(BLOCKS, max(rounds // LEAST_IN_BLOCK, 1))
         block = func.ntile(most).over(order_by=(_rounds.planned_at, _rounds.id)).label("block")
-        fields = (_rounds.cost_usd, _every_model_usd, _rounds.confirmed, _rounds.created_at)
+        cost = (_rounds.cost_usd + _rounds.reused_usd).label("cost_usd")
+        fields = (cost, _every_model_usd, _rounds.confirmed, _rounds.created_at)
         numbered = select(block, *fields).where(self.condition).subquery()
         query = (
             select(
@@ -410,7 +415,7 @@ class ProjectSums:
     def humans(self) -> HumansRow:
         """Count a project's human annotations."""
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
-        decided = exists().where(of_task, _rounds.human.is_not(None))
+        decided = exists().where(of_task, _rounds.taught_by == "human")
         labelled = and_(_annotations.teaches, ~_annotations.withdrawn)
         teaches = and_(labelled, or_(decided, ~exists().where(of_task)))
         query = select(
@@ -541,6 +546,8 @@ class ProjectSums:
                 func.sum(_rounds.cost_usd).label("cost_usd"),
                 func.sum(_every_model_usd).label("full_cost_usd"),
                 func.sum(_rounds.bounded_usd).label("bounded_usd"),
+                func.sum(_rounds.reused).label("reused"),
+                func.sum(_rounds.reused_usd).label("reused_usd"),
                 func.max(_rounds.created_at).label("last_at"),
             )
             .where(_rounds.project == self.project)

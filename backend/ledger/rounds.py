@@ -186,6 +186,8 @@ class Round:
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
         planned_at: when it was decided whom to ask, unix seconds.
         bounded_usd: the part of ``full_cost_usd`` of which only an upper bound is known.
+        reused: the answers that the ledger held, shared among the task's questions like their cost.
+        reused_usd: the part of ``full_cost_usd`` that is theirs; ``cost_usd`` does not have it.
         carried_from: the round of an earlier label scheme that it was made of, so that nobody was asked;
             ``None`` for one that models voted in.
         id: the row's id, 0 before the round is stored; ids are never reused.
@@ -210,6 +212,8 @@ class Round:
     missing: Mapping[str, str] | None = None
     planned_at: float = 0.0
     bounded_usd: float = 0.0
+    reused: float = 0.0
+    reused_usd: float = 0.0
     carried_from: int | None = None
     id: int = 0
 

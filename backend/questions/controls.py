@@ -141,10 +141,10 @@ def label_set_obstacle(labels: Sequence[Label], fewest: int = _FEWEST) -> str | 
         return f"it has {few}, so there is nothing to vote on"
     stored = Counter(label.value for label in labels)
     visible = Counter(label.text for label in labels)
-    for kind, counts in (("are stored as", stored), ("read", visible)):
+    for kind, counts, own in (("are stored as", stored, "an alias, or value,"), ("read", visible, "a value")):
         text, count = counts.most_common(1)[0]
         if count > 1:
-            return f'{count} of its labels {kind} "{text}"'
+            return f'{count} of its labels {kind} "{text}": give each {own} of its own'
     return None
 
 

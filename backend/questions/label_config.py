@@ -148,7 +148,7 @@ def require_questions(config: LabelConfig) -> None:
         raise BadLabelConfigError(
             f"none of its controls can be voted on ({skipped})",
             where="label_config",
-            fix="add a control that can be (docs/tags.md)",
+            fix="correct what is said of a control, or add one that can be (docs/tags.md)",
         )
 
 

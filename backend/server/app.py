@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import structlog
 from flask import Blueprint, Flask, Request, Response, current_app, jsonify, request
+from sqlalchemy import Connection
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
@@ -23,6 +24,7 @@ from backend.errors import (
     ConfigError,
     LedgerError,
     NotShownError,
+    ProjectUnknownError,
     RequestError,
     UnauthorizedError,
 )
@@ -31,10 +33,9 @@ from backend.label_studio.client import Client
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
 from backend.learning.projects import project_settings
-from backend.ledger import projects
 from backend.ledger.database.statements import now
 from backend.ledger.missing_votes import Mark
-from backend.ledger.projects import is_of_label_studio
+from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import IncompleteRounds
 from backend.models.embedder import Embedder
@@ -43,6 +44,7 @@ from backend.server.incoming import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
 from backend.server.status.build import build_report, read_live, selected_projects
+from backend.server.status.formats import named_task
 from backend.server.status.missing import missing_of
 from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
@@ -135,6 +137,26 @@ def _query_number(name: str) -> int | None:
     return int(sent)
 
 
+def _asked_projects(connection: Connection) -> list[Project]:
+    """The projects that the query names by their key, or by their number in Label Studio."""
+    name = request.args.get("project")
+    if not name:
+        raise BadBodyError("the query names no project", where="project", fix="for example ?project=7")
+    known = selected_projects(connection, name)
+    if not known:
+        raise ProjectUnknownError(
+            "the ledger knows no such project",
+            where="project",
+            fix="use a number or key of /status, which has every project that was connected or predicted",
+        )
+    return known
+
+
+def _asked_project(connection: Connection) -> Project:
+    """The project that the query names; of several Label Studios, the one that was in use last."""
+    return max(_asked_projects(connection), key=lambda project: project.updated_at)
+
+
 def _refuse_too_many(tasks: int) -> None:
     """Refuse a request with more tasks than ``CAMVO_MAX_TASKS``."""
     if tasks > _environment().max_tasks:
@@ -205,9 +227,8 @@ def _ask_more() -> Response:
 @_commands.get("/incomplete")
 def _incomplete() -> Response:
     """Name the tasks whose rounds lack a vote that may still come."""
-    project = request.args.get("project", "")
     with _runtime().ledger.read() as connection:
-        return jsonify(tasks=IncompleteRounds(connection, project).tasks())
+        return jsonify(tasks=IncompleteRounds(connection, _asked_project(connection).key).tasks())
 
 
 @_commands.post("/complete")
@@ -226,9 +247,9 @@ def _complete() -> Response:
 @_commands.get("/recounted")
 def _recounted() -> Response:
     """Name the tasks whose predictions in Label Studio are older than the last recount."""
-    project, after = request.args.get("project", ""), _query_number("after") or 0
+    after = _query_number("after") or 0
     with _runtime().ledger.read() as connection:
-        recounted = Recounts(connection, project)
+        recounted = Recounts(connection, _asked_project(connection).key)
         tasks, pending = recounted.pending(after=after), recounted.count_pending()
         through = recounted.latest_number()
     return jsonify(tasks=tasks, through=through, pending=pending)
@@ -291,15 +312,15 @@ def _predict() -> Response:
                 config,
                 settings,
                 body.tasks,
-                again=body.again,
-                stored_only=body.stored_only,
-                terms=body.job,
+                again=body.params.again,
+                stored_only=body.params.stored_only,
+                terms=body.params.job,
             )
     finished = _in_time(answers, runtime.settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]
         return jsonify(
-            results=without_lists(results) if body.interactive else results,
+            results=without_lists(results) if body.params.interactive else results,
             # Label Studio ignores further keys; camvo predict reads this one.
             reasons=[None if each.reason is None else each.reason.as_json() for each in finished],
         )
@@ -367,12 +388,9 @@ def _task() -> Response:
         )
     number = request.args.get("task", "")
     with _runtime().ledger.read() as connection:
-        known = selected_projects(connection, request.args.get("project", ""))
-    if not known or not _TASK.fullmatch(number):
-        raise RequestError(
-            "name a project and a task", where="/status/task", fix="for example ?project=1&task=12"
-        )
-    stored = max(known, key=lambda project: project.updated_at)
+        stored = _asked_project(connection)
+    if not _TASK.fullmatch(number):
+        raise BadBodyError("the query names no task", where="task", fix="for example ?project=7&task=12")
     config, raw, problem = _asked_for(stored.key, int(number))
     found = _runtime().inspect(stored.key, int(number), config, raw, problem)
     if _wants_html():
@@ -387,8 +405,11 @@ def _task() -> Response:
 def _asked_for(project: str, task: int) -> tuple[LabelConfig | None, Any, str]:
     """The label config and the task as Label Studio has them; without them, why."""
     url, key = _environment().label_studio_url, _environment().label_studio_api_key
-    if not is_of_label_studio(project) or url is None or key is None:
-        return None, None, "the prompt is not shown: the server has no access to the task's texts"
+    unseen = "the prompt is not shown: the server has no access to the task's texts"
+    if not is_of_label_studio(project):
+        return None, None, f"{unseen}; camvo show FILE --task {named_task(task, project)} shows it"
+    if url is None or key is None:
+        return None, None, f"{unseen}; set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY where it runs"
     client = Client(url, key)
     try:
         payload = client.project_by_key(project)
@@ -405,7 +426,7 @@ def _failed() -> Response:
     """The tasks without a prediction, and why."""
     first, last = _query_number("first"), _query_number("last")
     with _runtime().ledger.read() as connection:
-        keys = [stored.key for stored in selected_projects(connection, request.args.get("project", ""))]
+        keys = [stored.key for stored in _asked_projects(connection)]
         return jsonify(failed_task_list(connection, keys, first, last))
 
 
@@ -414,18 +435,18 @@ def _progress() -> Response:
     """The progress of a run of ``camvo predict``."""
     first, last, after = (_query_number(name) for name in ("first", "last", "after"))
     with _runtime().ledger.read() as connection:
-        progress = project_progress(connection, request.args.get("project", ""), first, last, after)
+        progress = project_progress(connection, _asked_project(connection).key, first, last, after)
     return jsonify(progress | {"waiting": _runtime().waiting()})
 
 
 @_pages.get("/missing")
 def _missing() -> Response:
     """The labels and votes that a project lacks; its models are judged by what is newer than a moment."""
-    key = request.args.get("project", "")
     newest = {name: _query_number(name) or 0 for name in ("round", "call")}
     with _runtime().ledger.read() as connection:
-        own, _ = project_settings(projects.get(connection, key), _runtime().settings)
-        return jsonify(missing_of(connection, key, own.arms, Mark(**newest)).to_json())
+        stored = _asked_project(connection)
+        own, _ = project_settings(stored, _runtime().settings)
+        return jsonify(missing_of(connection, stored.key, own.arms, Mark(**newest)).to_json())
 
 
 @_pages.get("/metrics")

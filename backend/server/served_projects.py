@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -36,7 +37,33 @@ _LOOK_UP: Final = 5.0
 _AGAIN: Final = 60.0
 """Seconds until it is asked again if it did not say."""
 
+_REMEMBERED: Final = 1000
+"""Projects, and texts of overrides, that a process remembers."""
+
 _log = structlog.get_logger(__name__)
+
+_Value = TypeVar("_Value")
+
+
+class _Latest(Generic[_Value]):
+    """Values by name, those that were set last: a server sees new projects and instructions for months."""
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._values: OrderedDict[str, _Value] = OrderedDict()
+
+    def get(self, name: str) -> _Value | None:
+        return self._values.get(name)
+
+    def set(self, name: str, value: _Value) -> None:
+        with self._lock:
+            self._values[name] = value
+            self._values.move_to_end(name)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
 
 
 class ServedProjects:
@@ -63,9 +90,9 @@ class ServedProjects:
     ) -> None:
         self._ledger, self._settings, self._write, self._clock = ledger, settings, write, clock
         self._pool, self._environment = pool, environment
-        self._by_overrides: dict[str, Settings] = {}
-        self._looked_up: dict[str, float] = {}
-        self._latest: dict[str, Project | None] = {}
+        self._by_overrides = _Latest[Settings]()
+        self._looked_up = _Latest[float]()
+        self._latest = _Latest[Project | None]()
 
     def settings(self, project: str) -> Settings:
         """The settings with a project's own overrides; one object for equal overrides.
@@ -78,17 +105,18 @@ class ServedProjects:
         except LedgerError as error:
             if not error.temporary or project not in self._latest:
                 raise
-            stored = self._latest[project]
-        self._latest[project] = stored
+            stored = self._latest.get(project)
+        self._latest.set(project, stored)
         if stored is None or (stored.extra_params is None and not stored.instructions):
             return self._settings
         overrides = json.dumps([stored.extra_params, stored.instructions], sort_keys=True)
-        if overrides not in self._by_overrides:
+        own_settings = self._by_overrides.get(overrides)
+        if own_settings is None:
             own_settings, problem = project_settings(stored, self._settings)
             if problem is not None:
                 raise problem
-            self._by_overrides[overrides] = own_settings
-        return self._by_overrides[overrides]
+        self._by_overrides.set(overrides, own_settings)
+        return own_settings
 
     def to_predict(self, project: str) -> Settings:
         """The settings of a project that is to be predicted, with instructions that no webhook brought."""
@@ -108,14 +136,15 @@ class ServedProjects:
             The settings of the project.
         """
         project = request.project
-        if request.instructions is not None:
-            self.remember_instructions(project, request.instructions)
+        said = request.params
+        if said.instructions is not None:
+            self.remember_instructions(project, said.instructions)
         settings = self.to_predict(project)
         with suppress(LedgerError):
-            asked = asked_questions(config, shown_instructions(self._latest[project], settings))
+            asked = asked_questions(config, shown_instructions(self._latest.get(project), settings))
             self._note_asked(project, asked, request.label_config)
-        if request.tasks_of_project is not None:
-            self._remember_tasks(project, request.tasks_of_project)
+        if said.tasks:
+            self._remember_tasks(project, said.tasks)
         return settings
 
     def _remember_tasks(self, project: str, tasks: int) -> None:
@@ -162,16 +191,17 @@ class ServedProjects:
         Returns:
             Whether they are stored now.
         """
-        stored = self._latest[project]
+        stored = self._latest.get(project)
         if stored is not None and stored.instructions is not None:
             return False
         url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
         if url is None or key is None or not is_of_label_studio(project):
             return False
-        recently = self._clock() < self._looked_up.get(project, -math.inf) + _AGAIN
+        looked_up = self._looked_up.get(project)
+        recently = looked_up is not None and self._clock() < looked_up + _AGAIN
         if recently or not self._settings.project_instructions:
             return False
-        self._looked_up[project] = self._clock()
+        self._looked_up.set(project, self._clock())
         try:
             found = Client(url, key).project_by_key(project, timeout=_LOOK_UP)
             self.remember_instructions(project, project_instructions(found) or "")
@@ -199,7 +229,7 @@ class ServedProjects:
 
     def _note_asked(self, project: str, asked: dict[str, str], label_config: str) -> None:
         """Store the config of the project's latest predictions and its questions, if they are new."""
-        known = self._latest[project]
+        known = self._latest.get(project)
         if known is not None and known.predicted == asked:
             return
         with self._ledger.read() as connection:  # fails at once while the database is down, a write waits

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
-from scipy.special import expit, log_ndtr, logit, ndtri, softmax
+from scipy.special import expit, log_ndtr, logit, logsumexp, ndtr, ndtri, softmax
 
 from camvo.joint.lattice import Lattice
 from camvo.joint.votes import Rows, agreement, closest_group, distinct, others_agree
@@ -115,20 +116,57 @@ class TwoCoins:
 
         The accuracy for the right label has shape (K,), or (P, K) where it is another one in each row.
         """
+        if self.difficulty:
+            return np.asarray(logsumexp(self._evidence_by_ease(right, wrong, accuracy) + _LOG_WEIGHT, axis=1))
         add = _added_up_by_row if accuracy.ndim > 1 else np.matmul
-        if not self.difficulty:
-            return np.asarray(add(right, np.log(accuracy)) + add(wrong, np.log1p(-accuracy)))
-        # A vote is right where Φ⁻¹(accuracy) + √difficulty·ease + √(1 − difficulty)·noise is above 0.
-        own = np.sqrt(1.0 - self.difficulty)
-        level = (ndtri(accuracy)[..., None] + np.sqrt(self.difficulty) * _EASE) / own
-        each = add(right, log_ndtr(level)) + add(wrong, log_ndtr(-level))
-        most = each.max(axis=1)
-        return np.asarray(most + np.log(np.exp(each - most[:, None]) @ _WEIGHT))
+        return np.asarray(add(right, np.log(accuracy)) + add(wrong, np.log1p(-accuracy)))
+
+    def _evidence_by_ease(self, right: Array, wrong: Array, accuracy: Array) -> Array:
+        """The same for each ease of the item, shape (P, Q)."""
+        add = _added_up_by_row if accuracy.ndim > 1 else np.matmul
+        level = _Ease.of(self.difficulty).level(ndtri(accuracy))
+        return np.asarray(add(right, log_ndtr(level)) + add(wrong, log_ndtr(-level)))
+
+    def likelier(self, rows: Rows, counts: Array) -> TwoCoins:
+        """The model after one step of EM in which neither the labels nor the ease of the items are known."""
+        voted = [(rows == label) * self.temper for label in range(2)]
+        logs = np.stack(
+            [
+                np.log(self.share[label])
+                + self._evidence_by_ease(voted[label], voted[1 - label], self.accuracy[:, label])
+                + _LOG_WEIGHT
+                for label in range(2)
+            ],
+            axis=1,
+        )
+        weight = counts[:, None, None] * softmax(logs, axis=(1, 2))
+        right, wrong = _right_and_wrong(rows, weight)
+        accuracy = _accuracies(right, wrong, partial(_by_ease, _Ease.of(self.difficulty)))
+        return replace(self, accuracy=accuracy, share=_shares(weight.sum(axis=(0, 2))))
 
 
 _EASE, _WEIGHT = np.polynomial.hermite_e.hermegauss(9)
-_WEIGHT /= _WEIGHT.sum()
-"""Points for the ease of an item, which is standard normal, and their weights."""
+_LOG_WEIGHT: Final[Array] = np.log(_WEIGHT / _WEIGHT.sum())
+"""Q points for the ease of an item, which is standard normal, and their weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ease:
+    """What the ease of an item has to do with whether a vote is right.
+
+    A vote is right where Φ⁻¹(accuracy) + √difficulty·ease + √(1 − difficulty)·noise is above 0.
+    """
+
+    shift: Array
+    noise: float
+
+    @classmethod
+    def of(cls, difficulty: float) -> _Ease:
+        return cls(np.sqrt(difficulty) * _EASE, float(np.sqrt(1.0 - difficulty)))
+
+    def level(self, quantile: Array) -> Array:
+        """Φ⁻¹ of the probability that a vote is right for each ease, shape (…) → (…, Q)."""
+        return np.asarray((quantile[..., None] + self.shift) / self.noise)
 
 
 def _added_up_by_row(voted: Array, terms: Array) -> Array:
@@ -202,8 +240,7 @@ def likely_difficulty(model: TwoCoins, rows: Rows, counts: Array) -> float:
 def _taught(model: TwoCoins, rows: Rows, counts: Array) -> TwoCoins:
     """The model after some steps of EM with its difficulty."""
     for _ in range(_STEPS_OF_TURN):
-        taught = coins_by(model.beliefs(rows)[0], rows, counts, model.temper)
-        model = replace(taught, difficulty=model.difficulty)
+        model = model.likelier(rows, counts)
     return model
 
 
@@ -244,15 +281,72 @@ def _two_coins_from(arms: Sequence[int], rows: Rows, counts: Array, temper: Arra
 def coins_by(belief: Array, rows: Rows, counts: Array, temper: Array) -> TwoCoins:
     """The accuracies and shares if each row's labels have these probabilities, shape (P, 2)."""
     weight = counts[:, None] * belief
-    right = np.stack([(rows == label).T @ weight[:, label] for label in range(2)], axis=1)
-    cast = (rows >= 0).T @ weight
-    mean = (right.sum(axis=1) + _COIN_PRIOR_ROUNDS * _COIN_PRIOR_ACCURACY) / (
-        cast.sum(axis=1) + _COIN_PRIOR_ROUNDS
-    )
-    loose = np.clip((right + _LOOSE_PULL * mean[:, None]) / (cast + _LOOSE_PULL), _COIN_LOWEST, _COIN_HIGHEST)
+    right, wrong = _right_and_wrong(rows, weight)
+    return TwoCoins(_accuracies(right, wrong, _by_counts), _shares(weight.sum(axis=0)), temper)
+
+
+def _right_and_wrong(rows: Rows, weight: Array) -> tuple[Array, Array]:
+    """The right and the wrong votes of each arm for each label, by their weight, (P, 2, …) → (K, 2, …)."""
+    first, second = ((rows == label).T.astype(np.float64) for label in range(2))
+    right = np.stack([first @ weight[:, 0], second @ weight[:, 1]], axis=1)
+    return right, np.stack([second @ weight[:, 0], first @ weight[:, 1]], axis=1)
+
+
+def _accuracies(right: Array, wrong: Array, likeliest: _Likeliest) -> Array:
+    """The accuracies of the arms, shape (K, 2), by the right and the wrong votes for each label."""
+    both = right.sum(axis=1, keepdims=True), wrong.sum(axis=1, keepdims=True)
+    mean = likeliest(*both, _COIN_PRIOR_ACCURACY, _COIN_PRIOR_ROUNDS)
+    loose = np.clip(likeliest(right, wrong, mean, _LOOSE_PULL), _COIN_LOWEST, _COIN_HIGHEST)
     leaning = np.diff(logit(loose), axis=1)
     pull = _COIN_PULL / (_COIN_SPREAD**2 + leaning**2)
-    accuracy = np.clip((right + pull * mean[:, None]) / (cast + pull), _COIN_LOWEST, _COIN_HIGHEST)
-    share = (weight.sum(axis=0) + _SHARE_ROUNDS) / (counts.sum() + 2.0 * _SHARE_ROUNDS)
+    return np.clip(likeliest(right, wrong, mean, pull), _COIN_LOWEST, _COIN_HIGHEST)
+
+
+def _shares(rounds: Array) -> Array:
+    """The shares of the labels, shape (2,), by the rounds of each."""
+    share = (rounds + _SHARE_ROUNDS) / (rounds.sum() + 2.0 * _SHARE_ROUNDS)
     share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
-    return TwoCoins(accuracy, share / share.sum(), temper)
+    return np.asarray(share / share.sum())
+
+
+_Likeliest: TypeAlias = Callable[[Array, Array, Array | float, Array | float], Array]
+"""The likeliest accuracies by right votes, wrong votes, and a prior mean that counts as so many rounds."""
+
+
+def _by_counts(right: Array, wrong: Array, mean: Array | float, rounds: Array | float) -> Array:
+    """The likeliest accuracies if all items are equally hard; votes have the shape of the result."""
+    return np.asarray((right + rounds * mean) / (right + wrong + rounds))
+
+
+_NEWTON_STEPS: Final = 12
+_LONGEST_STEP: Final = 0.5
+_CONVERGED: Final = 1e-6
+_LOWEST_QUANTILE, _HIGHEST_QUANTILE = ndtri([_COIN_LOWEST, _COIN_HIGHEST])
+
+
+def _by_ease(ease: _Ease, right: Array, wrong: Array, mean: Array | float, rounds: Array | float) -> Array:
+    """The likeliest accuracies by votes for each ease of the item, shape (…, Q) → (…).
+
+    The log-likelihood is concave in the accuracies' quantiles, so Newton's method finds its maximum.
+    """
+    quantile = np.broadcast_to(ndtri(mean), right.shape[:-1])
+    for _ in range(_NEWTON_STEPS):
+        slopes, curves = _derivatives(ease.level(quantile), right, wrong)
+        of_prior = _derivatives(quantile, rounds * mean, rounds * (1.0 - mean))
+        slope = slopes.sum(axis=-1) / ease.noise + of_prior[0]
+        curve = curves.sum(axis=-1) / ease.noise**2 + of_prior[1]
+        step = np.clip(slope / curve, -_LONGEST_STEP, _LONGEST_STEP)
+        quantile = np.clip(quantile + step, _LOWEST_QUANTILE, _HIGHEST_QUANTILE)
+        if np.abs(step).max() < _CONVERGED:
+            break
+    return np.asarray(ndtr(quantile))
+
+
+def _derivatives(level: Array, right: Array | float, wrong: Array | float) -> tuple[Array, Array]:
+    """The slope of right·log Φ(level) + wrong·log Φ(−level), and minus its second derivative."""
+    density = -0.5 * level**2 - _LOG_ROOT_TAU
+    ahead, behind = (np.exp(density - log_ndtr(side)) for side in (level, -level))
+    return right * ahead - wrong * behind, right * ahead * (ahead + level) + wrong * behind * (behind - level)
+
+
+_LOG_ROOT_TAU: Final = 0.5 * np.log(2.0 * np.pi)

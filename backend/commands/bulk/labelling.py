@@ -28,6 +28,7 @@ from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
 from backend.runtime import AnnotationProcess
 from backend.server.status.missing import Ending, Missing, missing_of
+from backend.server.status.work import SAME_COMMAND
 from backend.telemetry import tracing
 from camvo.errors import CamvoError
 
@@ -190,8 +191,6 @@ class RunCounts:
         return "\n".join(lines)
 
 
-_AGAIN = "the same command with --retry-failed"
-
 _EVERY = 1.0
 """Seconds between two looks at the ledger."""
 
@@ -220,7 +219,7 @@ class Spending:
     def missing(self, models: Collection[str]) -> Missing:
         """Find the labels and votes that the project lacks; the models are judged by this run."""
         with self._ledger.read() as connection:
-            return missing_of(connection, self._project, models, self._start, _AGAIN)
+            return missing_of(connection, self._project, models, self._start, SAME_COMMAND)
 
     def so_far(self) -> str:
         """Say what this run has spent."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from backend.annotation.queue import DEADLINE
-from backend.errors import BackendError, BodyTooLargeError, ConfigError
+from backend.errors import BackendError, BodyTooLargeError, ConfigError, ProjectUnknownError
 from backend.label_studio.client import Client
 from backend.ledger.missing_votes import Mark
 from backend.server.status.missing import Missing
@@ -91,6 +91,13 @@ _LEAST = 1.0
 """Seconds after which such a request is repeated at the earliest."""
 
 _RECEIVED = re.compile(r'^camvo_webhooks_total\{action="PROJECT_UPDATED"\} (\S+)$', re.MULTILINE)
+
+
+_NO_PROGRESS = {"tasks": 0, "last_round": 0, "last_call": 0, "countings": 0, "spent_usd": 0.0, "waiting": ""}
+
+
+class _ProjectUnknownThereError(BackendError):
+    """The server's ledger does not know the project, since nothing was predicted yet."""
 
 
 def _default_url(environment: Environment) -> str:
@@ -220,13 +227,13 @@ class BackendClient:
         """Return how far the project is."""
         query = {"project": project_key, "first": first, "last": last, "after": after}
         given = {name: value for name, value in query.items() if value is not None}
-        body = self._answer("GET", "/progress", params=given)
+        body = self._answer("GET", "/progress", params=given, unknown=_NO_PROGRESS)
         decided, newest, countings = (int(body[name]) for name in ("tasks", "last_round", "countings"))
         return Progress(decided, newest, float(body["spent_usd"]), countings, str(body["waiting"]))
 
     def mark(self, project_key: str) -> Mark:
         """Return the present moment of the server's ledger."""
-        body = self._answer("GET", "/progress", params={"project": project_key})
+        body = self._answer("GET", "/progress", params={"project": project_key}, unknown=_NO_PROGRESS)
         return Mark(int(body["last_round"]), int(body["last_call"]))
 
     def missing(self, project_key: str, after: Mark) -> Missing:
@@ -242,7 +249,7 @@ class BackendClient:
         start: int | None = first
         while start is not None:
             query = {"project": project_key, "first": start} | ({} if last is None else {"last": last})
-            page = self._answer("GET", "/failed", params=query)
+            page = self._answer("GET", "/failed", params=query, unknown={"tasks": [], "next": None})
             failures |= {row["task"]: TaskFailure(row["code"], row["failed_at"]) for row in page["tasks"]}
             start = _further(page["next"], start, self.url)
         return failures
@@ -329,8 +336,14 @@ class BackendClient:
             fix="look at its log and its processor time; it continues, so the same command can be repeated",
         )
 
-    def _answer(self, method: str, path: str, **options: Any) -> Any:
-        response = self._request(method, path, **options)
+    def _answer(self, method: str, path: str, *, unknown: Any = None, **options: Any) -> Any:
+        """The body of an answer; ``unknown`` is that about a project which the ledger does not know."""
+        try:
+            response = self._request(method, path, **options)
+        except _ProjectUnknownThereError:
+            if unknown is None:
+                raise
+            return unknown
         try:
             return response.json()
         except ValueError:
@@ -411,9 +424,9 @@ def _refusal(response: httpx.Response, where: str) -> BackendError:
         body = {}
     message = body.get("message") if isinstance(body, dict) else None
     fix = body.get("fix") if isinstance(body, dict) else None
-    return BackendError(
-        f"the server refuses: {message or f'status {response.status_code}'}", where=where, fix=fix
-    )
+    code = body.get("code") if isinstance(body, dict) else None
+    kind = _ProjectUnknownThereError if code == ProjectUnknownError.code else BackendError
+    return kind(f"the server refuses: {message or f'status {response.status_code}'}", where=where, fix=fix)
 
 
 def label_studio_client(option: str | None, environment: Environment) -> Client:

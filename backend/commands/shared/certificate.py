@@ -243,9 +243,9 @@ def outcome_lines(project: ProjectReport) -> Iterator[str]:
     """The money spent, compared with asking everyone, and which labels are certified."""
     cost = project.cost
     saved = f": {project.saving}" if project.saving else ""
-    yield (
-        f"{dollars(cost.rounds_usd)} for the votes; asking everyone would have cost {cost.everyone}{saved}"
-    )
+    beside = f" ({cost.beside})" if cost.beside else ""
+    paid = f"{dollars(cost.rounds_usd)} for the votes{beside}"
+    yield f"{paid}; asking everyone would have cost {cost.everyone}{saved}"
     if cost.lost is not None:
         yield str(cost.lost)
     for question in project.questions:

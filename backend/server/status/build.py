@@ -58,7 +58,6 @@ from backend.server.status.report import (
     Share,
 )
 from backend.server.status.work import (
-    commands_of,
     failed_task_reports,
     label_studio_address,
     next_steps,
@@ -268,6 +267,7 @@ def _project_report(
                 progress.predicted,
                 lambda model, audit: Share.of([labels_beside(connection, key, model, audit=audit)]),
             ),
+            nominal=around.configured and all(model.is_embedded for model in own_settings.models),
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)
             else None,
@@ -278,7 +278,7 @@ def _project_report(
         reviewed=reliability_report(row for row in bins if not row.audit),
         skipped=() if config is None else config.skipped,
         page=() if config is None else config.page,
-        failed=failed_task_reports(connection, key, commands_of(key)),
+        failed=failed_task_reports(connection, key),
         progress=progress,
         title=stored.title,
         label_studio=label_studio,
@@ -288,6 +288,7 @@ def _project_report(
         texts=tuple(compare_texts_so_far(connection, key)),
         certificates=certificate_reports(connection, key) if around.certificates else None,
         incomplete=missing.incomplete,
+        kept_blind=own_settings.audit,
     )
     if is_of_label_studio(key):  # the steps are commands and pages of Label Studio
         report = replace(report, next_steps=next_steps(report))
@@ -325,7 +326,16 @@ def _cost(rounds: Sequence[RoundsRow], further_usd: float, budget: Budget) -> Co
     paid = sum(row.cost_usd for row in rounds) + further_usd
     full = sum(row.full_cost_usd for row in rounds)
     at_most = any(row.bounded_usd > 0.0 for row in rounds)
-    return Cost(budget, paid, full, at_most, 1.0 - paid / full if full > 0.0 else None)
+    reused = sum(row.reused_usd for row in rounds)
+    return Cost(
+        budget=budget,
+        rounds_usd=paid,
+        every_model_usd=full,
+        every_model_at_most=at_most,
+        saved=1.0 - (paid + reused) / full if full > 0.0 else None,
+        reused=round(sum(row.reused for row in rounds)),
+        reused_usd=reused,
+    )
 
 
 HEADERS = {

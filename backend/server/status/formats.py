@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from backend.datasets.tasks import task_name
+from backend.ledger.projects import is_of_label_studio
+
 _NOTHING = "–"
 
 
@@ -61,6 +64,11 @@ def moment(value: float | None) -> str:
     return f"{time.day} {time:%b %Y, %H:%M} UTC"
 
 
+def named_task(task: int, project: str) -> str:
+    """A task as people know it: its number in Label Studio, or the name that a file's columns hold."""
+    return str(task) if is_of_label_studio(project) else task_name(task)
+
+
 def _iso(value: float) -> str:
     """A time in ISO 8601, for machines."""
     return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
@@ -72,6 +80,7 @@ _FILTERS: Mapping[str, Callable[..., str]] = {
     "iso": _iso,
     "kind_of_tasks": _kind_of_tasks,
     "moment": moment,
+    "named_task": named_task,
     "of": of,
     "percent": percent,
     "seconds": seconds,

@@ -20,7 +20,7 @@ from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import IncompleteRounds
 from backend.server.status.formats import count, dollars, moment, of
 from backend.server.status.report import Alert
-from backend.server.status.work import commands_of
+from backend.server.status.work import Commands, commands_of, failure_fix
 from camvo.twins import model_of
 
 INCOMPLETE: Final = "tasks_incomplete"
@@ -114,7 +114,7 @@ def missing_of(
     project: str,
     pool: Collection[str] | None,
     after: Mark | None = None,
-    again: str | None = None,
+    commands: Commands | None = None,
 ) -> Missing:
     """Find what a project lacks.
 
@@ -124,9 +124,9 @@ def missing_of(
         pool: the models that it may ask; ``None`` if they are not known, for all that it has asked lately.
         after: the start of the run whose models are judged; ``None`` for the latest rounds. Tasks without a
             label and incomplete labels are reported whatever run left them.
-        again: the command that asks again about these; ``None`` for the usual one.
+        commands: what to run; ``None`` for the commands of the project.
     """
-    again = again or commands_of(project).again
+    commands = commands or commands_of(project)
     failed = FailedTasks(connection, project).count()
     incomplete = IncompleteRounds(connection, project).count()
     lacking = {
@@ -136,22 +136,21 @@ def missing_of(
     asked = MissingVotes(connection, project, after).of_models()
     names = [name for name in sorted({*asked, *lacking}) if pool is None or name in pool]
     reports = [_ModelEnd(name, asked.get(name, AskedModel()), lacking.get(name), after) for name in names]
-    alerts = [_unlabelled(code, tasks, again) for code, tasks in failed.items()]
+    alerts = [_unlabelled(code, tasks, failure_fix(code, commands)) for code, tasks in failed.items()]
     if incomplete.tasks:
-        alerts.append(_incomplete(incomplete.tasks, lacking, again))
+        alerts.append(_incomplete(incomplete.tasks, lacking, commands.again))
     alerts += _of_models(reports)
     models = tuple(report.name for report in reports if report.failed)
     return Missing(tuple(alerts), sum(failed.values()), incomplete.tasks, models)
 
 
-def _unlabelled(code: str, tasks: int, again: str) -> Alert:
+def _unlabelled(code: str, tasks: int, fix: str) -> Alert:
     lack = "lacks" if tasks == 1 else "lack"
     if code.startswith("model_"):
         why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"
     else:
         why = f", because {meaning_of(code)}"
     level: Any = "note" if code == EmptyTextError.code else "alarm"
-    fix = f"{cure_of(code)}; then run {again}"
     return Alert(code, f"{of(tasks, 'task')} {lack} a label{why}", fix, level=level)
 
 

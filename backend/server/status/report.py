@@ -13,6 +13,7 @@ from typing import Any, Literal
 from backend.errors import cure_of
 from backend.learning.label_schemes import TextComparison
 from backend.ledger.certificates import Reason
+from backend.ledger.projects import is_of_label_studio
 from backend.ledger.recounts import NO_FURTHER_VOTES, CountingReason, FurtherSum
 from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
@@ -521,6 +522,9 @@ class Cost:
     """The cost of the rounds, compared with asking every model in each of them.
 
     ``every_model_at_most`` says that a model was never measured, so that its price is only an upper bound.
+    ``reused`` answers were in the ledger, of an earlier job for example. They would have cost ``reused_usd``;
+    that is saved whichever models are asked, so it is no part of what is ``saved``. ``nominal`` says that all
+    models are embedded voters, which cost nobody anything.
     """
 
     budget: Budget
@@ -528,6 +532,9 @@ class Cost:
     every_model_usd: float
     every_model_at_most: bool
     saved: float | None
+    reused: int = 0
+    reused_usd: float = 0.0
+    nominal: bool = False
     best_single: BestSingleReport | None = None
     lost: LostCalls | None = None
 
@@ -540,6 +547,16 @@ class Cost:
     def everyone(self) -> str:
         """What asking every model would have cost, in words."""
         return f"{self.at_most}{dollars(self.every_model_usd)}"
+
+    @property
+    def beside(self) -> str:
+        """What is to be said of the price of the votes, in words; empty if there is nothing."""
+        said = []
+        if self.reused:
+            said.append(f"{of(self.reused, 'answer')} reused, {dollars(self.reused_usd)} not paid again")
+        if self.nominal:
+            said.append("nominal: embedded voters are free")
+        return "; ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -698,8 +715,21 @@ class ProjectReport:
     packs: tuple[PackReport, ...] = ()
     certificates: tuple[CertificateReport, ...] | None = None
     incomplete: int = 0
+    kept_blind: float = 0.0
     page: tuple[PagePart, ...] = ()
     texts: tuple[TextComparison, ...] = ()
+
+    @property
+    def in_label_studio(self) -> bool:
+        """Whether it is a project of Label Studio; else it is that of a file."""
+        return is_of_label_studio(self.key)
+
+    @property
+    def keeping_blind(self) -> str:
+        """How to keep tasks blind, in words."""
+        if self.in_label_studio:
+            return "Set audit in camvo.yaml to keep a share of tasks blind"
+        return "camvo label with --blind 300 keeps a sample blind, in a project's first run"
 
     @property
     def annotations(self) -> str:
@@ -709,7 +739,7 @@ class ProjectReport:
         if humans.withdrawn:
             said += f", {count(humans.withdrawn)} withdrawn"
         if humans.teaching < humans.annotations:
-            said += " (skipped, tied, accepted and withdrawn ones do not)"
+            said += " (skipped, tied, accepted, blind and withdrawn ones do not)"
         return said
 
     @property
@@ -719,7 +749,8 @@ class ProjectReport:
             return ""
         if self.incomplete > _MANY_INCOMPLETE * self.rounds:
             return "no saving is known, since votes are missing"
-        return f"{self.cost.at_most}{percent(self.cost.saved)} saved"
+        of_that = " by the choice of models" if self.cost.reused else ""
+        return f"{self.cost.at_most}{percent(self.cost.saved)} saved{of_that}"
 
 
 _MANY_INCOMPLETE = 0.05

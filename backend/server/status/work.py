@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from backend.errors import NoUsableAnswerError, cure_of
+from backend.errors import BudgetExhaustedError, NoUsableAnswerError, cure_of
 from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
@@ -43,7 +43,7 @@ from camvo.twins import judge_pack, model_of
 
 
 @dataclass(frozen=True, slots=True)
-class _Commands:
+class Commands:
     """What to run for one project."""
 
     predict: str
@@ -55,12 +55,12 @@ class _Commands:
     hear_people: str
 
 
-def commands_of(key: str) -> _Commands:
+def commands_of(key: str) -> Commands:
     """The commands for a project, by its key in the ledger."""
     if not is_of_label_studio(key):
         return _of_file(f"camvo label … --name {key}")
     predict = f"camvo predict --project {key.partition('.')[0]}"
-    return _Commands(
+    return Commands(
         predict=predict,
         failed=f"{predict} --failed",
         again=f"{predict} --again",
@@ -72,16 +72,20 @@ def commands_of(key: str) -> _Commands:
     )
 
 
-def _of_file(label: str) -> _Commands:
-    return _Commands(
+def _of_file(label: str, joint: str = "") -> Commands:
+    return Commands(
         predict=label,
-        failed=f"{label} --retry-failed",
-        again=f"{label} --retry-failed",
-        refresh=f"{label} --below 1",
-        recount=f"{label} --recount",
-        correct_scores=f"run camvo teach with them, and {label} --recount",
-        hear_people=f"{label} --blind 300 writes a sample for people, and camvo teach takes it back",
+        failed=f"{label}{joint} --retry-failed",
+        again=f"{label}{joint} --retry-failed",
+        refresh=f"{label}{joint} --below 1",
+        recount=f"{label}{joint} --recount",
+        correct_scores=f"run camvo teach with them, and {label}{joint} --recount",
+        hear_people=f"{label}{joint} --blind 300 writes a sample for people, and camvo teach takes it back",
     )
+
+
+SAME_COMMAND: Final = _of_file("the same command", " with")
+"""What to run where a run of ``camvo label`` has just ended."""
 
 
 def project_progress(
@@ -110,19 +114,21 @@ _FINAL = {NoUsableAnswerError.code}
 """Reasons that do not pass: asking again calls no model."""
 
 
-def failed_task_reports(
-    connection: Connection, project: str, commands: _Commands
-) -> tuple[FailedTasksReport, ...]:
+def failed_task_reports(connection: Connection, project: str) -> tuple[FailedTasksReport, ...]:
     """The failed tasks of a project by reason, the most frequent first."""
+    commands = commands_of(project)
     return tuple(
-        FailedTasksReport(code, tasks, final=code in _FINAL, fix=_fix(code, commands))
+        FailedTasksReport(code, tasks, final=code in _FINAL, fix=failure_fix(code, commands))
         for code, tasks in FailedTasks(connection, project).count().items()
     )
 
 
-def _fix(code: str, commands: _Commands) -> str:
+def failure_fix(code: str, commands: Commands) -> str:
+    """What to do about the tasks that failed for a reason."""
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
+    if code == BudgetExhaustedError.code:  # the tasks behind the one that failed were not even tried
+        return f"{cure_of(code)}; then run {commands.predict}"
     return f"{cure_of(code)}; then run {commands.failed}"
 
 
@@ -205,7 +211,7 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
         command = f"camvo review --project {project.id} --tab"
         yield NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
     else:
-        yield _more_blind(project, question, certify, right)
+        yield from _more_blind(project, certify, right, question.guarantee.void)
 
 
 def too_few_tasks(certify: CertifyReport, right: str) -> str:
@@ -234,22 +240,25 @@ def _too_few_tasks(
     return NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
 
 
-def _more_blind(
-    project: ProjectReport, question: QuestionReport, certify: CertifyReport, right: str
-) -> NextStep:
+def _more_blind(project: ProjectReport, certify: CertifyReport, right: str, void: int) -> Iterator[NextStep]:
     """Too few blind tasks wait for a label: label those, or keep more tasks blind."""
     needed = f"about {of(certify.needed or 0, 'further blind label')} would certify {right}"
-    if certify.unpredicted:
-        share = _audit_share((certify.needed or 0) - certify.waiting, certify.unpredicted)
+    share = _audit_share((certify.needed or 0) - certify.waiting, certify.unpredicted or 0)
+    enough = bool(certify.unpredicted) and project.kept_blind >= share
+    if enough:
+        needed += f" (audit keeps enough of the {of(certify.unpredicted or 0, 'task')} to come blind)"
+    elif certify.unpredicted:
         needed += f" (audit: {share:g} keeps enough of the {of(certify.unpredicted, 'task')} to come blind)"
     if certify.waiting:
         text = f"Label the {of(certify.waiting, 'blind task')}: they show how many labels are right; {needed}"
         command = f"camvo review --project {project.id} --tab"
-        return NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
-    void = question.guarantee.void
+        yield NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
+        return
+    if enough:  # they only need to be predicted
+        return
     why = f"the {of(void, 'blind label')} so far were given before votes were counted again" if void else ""
     text = f"Keep more of the next tasks blind (audit in camvo.yaml): {needed}, and none waits"
-    return NextStep("more_blind", f"{text}; {why}" if why else text, _task_url(project))
+    yield NextStep("more_blind", f"{text}; {why}" if why else text, _task_url(project))
 
 
 def _has_blind_tasks(question: QuestionReport) -> bool:
@@ -277,7 +286,7 @@ _AUDIT = 0.1
 
 def _audit_share(needed: int, unpredicted: int) -> float:
     """The share of tasks to keep blind so that enough of the tasks to come are; always below 1."""
-    return min(max(math.ceil(110.0 * needed / unpredicted) / 100.0, 0.01), 0.95)
+    return min(max(math.ceil(110.0 * needed / max(unpredicted, 1)) / 100.0, 0.01), 0.95)
 
 
 def _keep_blind(project: ProjectReport, question: QuestionReport, name: str) -> Iterator[NextStep]:
@@ -294,6 +303,8 @@ def _keep_blind(project: ProjectReport, question: QuestionReport, name: str) -> 
     elif certify.wanted is not None:
         text = too_few_tasks(certify, f"{share_of_hundred(certify.target)}{name}")
         yield NextStep("not_certifiable", f"Nothing can be certified: {text}")
+        return
+    if project.kept_blind >= share or (project.kept_blind and not certify.needed):
         return
     text = f"Keep some of {of_left} blind{name}: set audit: {share:g} in camvo.yaml before they are predicted"
     yield NextStep("keep_blind", f"{text}; {promise}")

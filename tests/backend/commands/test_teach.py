@@ -20,6 +20,7 @@ from backend.ledger import human_annotations
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import Reliabilities
+from backend.ledger.reports import ProjectSums
 from backend.testing import Reply
 
 TEXTS = [f"text {number}" for number in range(20)]
@@ -168,6 +169,17 @@ def test_an_emptied_cell_withdraws_the_label_and_it_can_come_back(folder: LabelF
     assert counted(teach(folder)) == (1, 0, 0, 0)
     folder.label()
     assert human_labels(folder) == {first: "Sad"}
+
+
+def test_labels_of_blind_tasks_are_said_to_certify_and_not_to_teach(folder: LabelFolder) -> None:
+    folder.change("blind.csv", **dict.fromkeys(blind_texts(folder), "Sad"))
+    said = teach(folder).summary()
+    assert "5 labels are new" in said
+    assert "5 of the labels are about blind tasks" in said
+    assert "learnt" not in said
+    with folder.ledger.read() as connection:
+        humans = ProjectSums(connection, "in").humans()
+    assert (humans.annotations, humans.teaching) == (5, 0)
 
 
 def test_blind_labels_reach_the_queue_that_certifies(folder: LabelFolder) -> None:

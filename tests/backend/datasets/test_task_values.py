@@ -10,7 +10,7 @@ import pytest
 
 from backend.datasets.sources import Row, open_source
 from backend.datasets.tasks import Dataset, plain_label_config, task_data
-from backend.errors import DatasetError
+from backend.errors import ConfigError, DatasetError
 
 
 def refusal(folder: Path, row: Any, label_config: str | None = None, column: str = "text") -> str:
@@ -64,3 +64,11 @@ def test_a_dialogue_without_the_key_of_its_words_names_the_keys_that_it_has(tmp_
     said = refusal(tmp_path, {"text": [{"role": "user", "content": "hello"}]}, config)
     assert "no entry of the dialogue has the key 'text'; its keys are 'content', 'role'" in said
     assert "set textKey" in said
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"), [(["Glad"], "fewer than two labels"), (["Glad", "Sad", "Glad"], "'Glad' twice")]
+)
+def test_labels_that_make_no_question_are_refused_by_what_is_wrong(labels: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        plain_label_config(labels, "text")

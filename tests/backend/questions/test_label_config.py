@@ -6,6 +6,7 @@ from label_studio_sdk.label_interface.interface import LabelInterface
 from backend.errors import BadLabelConfigError, MissingFieldError
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.controls import OneOf
+from backend.questions.label_config import require_questions
 from backend.questions.objects import Field
 from backend.questions.xml import Label
 
@@ -102,6 +103,24 @@ def test_a_config_is_parsed_once() -> None:
 def test_a_control_that_cannot_be_voted_on_is_skipped_with_the_reason(control: str, part: str) -> None:
     (reason,) = reasons(control)
     assert part in reason
+
+
+@pytest.mark.parametrize(
+    ("content", "cure"),
+    [
+        (
+            '<Choice value="A" alias="x"/><Choice value="B" alias="x"/>',
+            "give each an alias, or value, of its own",
+        ),
+        ('<Choice value="A" alias="x"/><Choice value="A" alias="y"/>', "give each a value of its own"),
+    ],
+)
+def test_labels_that_cannot_be_told_apart_are_refused_with_what_to_give_them(content: str, cure: str) -> None:
+    with pytest.raises(BadLabelConfigError) as refused:
+        require_questions(parse_label_config(f"<View>{TEXT}{choices(content=content)}</View>"))
+    assert cure in refused.value.message
+    assert refused.value.fix is not None
+    assert "correct what is said" in refused.value.fix
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,37 @@ def test_a_range_of_numbers_limits_the_list(backend: Backend) -> None:
     assert [row["task"] for row in listed(backend, f"project={KEY}&first=2&last=2")["tasks"]] == [2]
 
 
-@pytest.mark.parametrize("query", ["", "project=nobody", f"project={KEY}&first=4"])
-def test_nothing_is_listed_for_nobody(backend: Backend, query: str) -> None:
-    assert listed(backend, query) == {"tasks": [], "next": None}
+def test_nothing_is_listed_beyond_the_last_failure(backend: Backend) -> None:
+    assert listed(backend, f"project={KEY}&first=4") == {"tasks": [], "next": None}
+
+
+PATHS = ["/failed", "/progress", "/missing", "/incomplete", "/recounted"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_query_without_a_project_is_refused_with_a_cure(backend: Backend, path: str) -> None:
+    answer = backend.client.get(path)
+    assert answer.status_code == 400
+    assert answer.get_json() | {"message": ""} == {
+        "code": "body_invalid",
+        "message": "",
+        "where": "project",
+        "fix": "for example ?project=7",
+    }
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_project_that_the_ledger_does_not_know_is_refused_with_a_cure(backend: Backend, path: str) -> None:
+    answer = backend.client.get(f"{path}?project=nobody")
+    body = answer.get_json()
+    assert (answer.status_code, body["code"], body["where"]) == (404, "project_unknown", "project")
+    assert "/status" in body["fix"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_project_may_be_named_by_its_number(backend: Backend, path: str) -> None:
+    by_number, by_key = (backend.client.get(f"{path}?project={name}") for name in ("7", KEY))
+    assert (by_number.status_code, by_number.get_json()) == (200, by_key.get_json())
 
 
 def test_the_status_counts_failed_tasks_by_reason_and_says_what_to_do(backend: Backend) -> None:
@@ -59,6 +87,13 @@ def test_the_status_counts_failed_tasks_by_reason_and_says_what_to_do(backend: B
     failed = {row["code"]: (row["tasks"], row["final"]) for row in project["failed"]}
     assert failed == {"field_missing": (2, False), "no_usable_answer": (1, True)}
     assert all(row["fix"] for row in project["failed"])
+
+
+def test_a_reason_has_one_cure_in_the_alarm_and_in_the_list_of_failed_tasks(backend: Backend) -> None:
+    (project,) = backend.client.get("/status?format=json").get_json()["projects"]
+    alarms = {alert["code"]: alert["fix"] for alert in project["alerts"]}
+    fixes = {row["code"]: row["fix"] for row in project["failed"]}
+    assert fixes == {code: alarms[code] for code in fixes}
 
 
 def test_the_page_shows_them(backend: Backend) -> None:

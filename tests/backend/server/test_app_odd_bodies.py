@@ -148,3 +148,32 @@ def test_an_amount_of_money_that_no_ledger_holds_is_refused(backend: Backend, pa
     body = predict([task(1)]) | {"usd": usd, "least": 1.0, "params": {"job": {"usd": usd}}}
     response = backend.post(path, body)
     assert (response.status_code, response.get_json()["code"]) == (400, "body_invalid")
+
+
+@pytest.mark.parametrize(
+    ("params", "where"),
+    [
+        ({"stored_only": "maybe"}, "body.params.stored_only"),
+        ({"again": 1}, "body.params.again"),
+        ({"tasks": "12"}, "body.params.tasks"),
+        ({"instructions": ["Judge."]}, "body.params.instructions"),
+        ({"job": "mine"}, "body.params.job"),
+        ({"job": {"everyone": "yes"}}, "body.params.job.everyone"),
+        ({"job": {"usd": "x"}}, "body.params.job.usd"),
+        ("none", "body.params"),
+    ],
+)
+def test_params_of_another_type_are_refused_by_the_key_that_the_caller_wrote(
+    backend: Backend, params: object, where: str
+) -> None:
+    response = backend.post("/predict", predict([task(1)]) | {"params": params})
+    answer = response.get_json()
+    assert (response.status_code, answer["code"], answer["where"]) == (400, "body_invalid", where)
+    assert "docs/http.md" in answer["fix"]
+    assert not {"JobTerms", "_PredictParams", "dictionary"} & set(answer["message"].split())
+
+
+@pytest.mark.parametrize("params", [None, {}, {"context": {}, "login": "ada", "project": {"id": 7}}])
+def test_params_of_label_studio_are_taken(backend: Backend, params: object) -> None:
+    response = backend.post("/predict", predict([task(1)]) | {"params": params})
+    assert response.status_code == 200

@@ -92,10 +92,28 @@ def test_a_task_that_label_studio_does_not_have_says_so(backend: Backend) -> Non
     assert "Label Studio has no such task" in page(backend, 987_654).get_json()["problem"]
 
 
-@pytest.mark.parametrize("query", ["", "project=1", "project=1&task=x", "project=nobody&task=1", "task=-1"])
-def test_a_request_that_names_no_task_is_refused(backend: Backend, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("", "body_invalid"),
+        (f"project={PROJECT}", "body_invalid"),
+        (f"project={PROJECT}&task=x", "body_invalid"),
+        ("project=nobody&task=1", "project_unknown"),
+        ("task=-1", "body_invalid"),
+    ],
+)
+def test_a_request_that_names_no_task_is_refused(backend: Backend, query: str, code: str) -> None:
     answer = backend.app.test_client().get(f"/status/task?{query}", **AUTH)
-    assert (answer.status_code, answer.get_json()["code"]) == (400, "bad_request")
+    assert answer.get_json()["code"] == code
+    assert answer.get_json()["fix"]
+
+
+def test_without_access_to_label_studio_it_says_what_to_set(tmp_path: Path) -> None:
+    environment = {"basic_auth_user": "ada", "basic_auth_pass": "pässword"}
+    with Backend(tmp_path, SCRIPT, environment=environment) as backend:
+        backend.post("/predict", predict([task(1)], Project()), **AUTH)
+        found = backend.app.test_client().get("/status/task?project=7&task=1", **AUTH).get_json()
+    assert "set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY" in found["problem"]
 
 
 def test_it_needs_the_credentials(backend: Backend, api: LabelStudioApi) -> None:

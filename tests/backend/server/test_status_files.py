@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from labelling import LabelFolder, always
 from rich.console import Console
 
 from backend.commands.report import print_report
+from backend.commands.shared.certificate import outcome_lines
 from backend.commands.teach import teach_file
-from backend.server.status.build import build_report
+from backend.server.status.build import build_report, render_page
+from backend.server.status.formats import dollars
 from backend.server.status.report import ProjectReport
 from backend.settings import load
 from backend.testing import Reply
@@ -25,20 +28,20 @@ def folder(tmp_path: Path) -> Iterator[LabelFolder]:
         yield folder
 
 
-def reported(folder: LabelFolder) -> ProjectReport:
-    assert folder.environment.config is not None
+def reported(folder: LabelFolder, project: str = "in") -> ProjectReport:
+    loaded = load(folder.environment.config)
     with folder.ledger.read() as connection:
-        [project] = build_report(connection, load(folder.environment.config), now=2.0).projects
-    return project
+        [found] = build_report(connection, loaded, now=2.0, project=project).projects
+    return found
 
 
 def test_failed_tasks_and_an_empty_budget_name_the_command_that_labels_the_file(folder: LabelFolder) -> None:
     folder.table("lovely", "awful")
     folder.label(budget=0.0)
     project = reported(folder)
-    again = "camvo label … --name in --retry-failed"
+    again = "then run camvo label … --name in"
     assert {reason.code for reason in project.failed} == {"budget_exhausted"}
-    assert all(again in reason.fix for reason in project.failed)
+    assert all(reason.fix.endswith(again) for reason in project.failed), "tasks behind it were not even tried"
     [refused] = [alert for alert in project.alerts if alert.code == "budget_exhausted"]
     assert again in refused.fix
     said = json.dumps([[alert.fix for alert in project.alerts], [reason.fix for reason in project.failed]])
@@ -77,5 +80,43 @@ def test_the_report_of_a_file_names_tasks_as_its_blind_file_does_and_asked_model
     print_report(console, without_models, project="in", as_json=False)
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert row["camvo_task"] in said
+    assert not re.search(r"\d{15}", said), "a number in the ledger, which nobody can look up"
     assert "red" in said
     assert "keywords" not in said
+
+
+def test_answers_of_an_earlier_job_are_counted_apart_from_what_the_choice_of_models_saved(
+    folder: LabelFolder,
+) -> None:
+    folder.table("lovely", "awful")
+    folder.label()
+    assert reported(folder).cost.reused == 0
+    folder.table("lovely", "awful", name="again.csv")
+    folder.label("again.csv")
+    again = reported(folder, "again")
+    assert (again.cost.rounds_usd, again.cost.reused) == (0.0, 4)
+    assert again.cost.reused_usd == pytest.approx(again.cost.every_model_usd)
+    said = f"4 answers reused, {dollars(again.cost.reused_usd)} not paid again"
+    line = next(outcome_lines(again))
+    assert line.startswith(f"$0 for the votes ({said}); asking everyone would have cost ")
+    assert line.endswith(": 0.0% saved by the choice of models")
+
+
+def test_the_prices_of_embedded_voters_are_called_nominal(folder: LabelFolder) -> None:
+    folder.table("lovely")
+    folder.label()
+    assert not reported(folder).cost.nominal
+    with folder.ledger.read() as connection:
+        [project] = build_report(connection, load(None), now=2.0).projects
+    assert "(nominal: embedded voters are free)" in next(outcome_lines(project))
+
+
+def test_the_page_of_a_file_says_nothing_of_label_studio(folder: LabelFolder) -> None:
+    folder.table("lovely")
+    folder.label()
+    with folder.ledger.read() as connection:
+        report = build_report(connection, load(folder.environment.config), now=2.0)
+    page = render_page(report, overview=False)
+    assert "camvo label with --blind 300 keeps a sample blind" in page
+    for words in ("In Label Studio", "Last webhook", "Set audit"):
+        assert words not in page

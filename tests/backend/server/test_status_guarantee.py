@@ -60,9 +60,9 @@ class Audited:
             deletions.mark_deleted(connection, PROJECT, tasks, 2.0)
             deletions.forget_deleted(connection, PROJECT, tasks)
 
-    def report(self, target: float = 0.97) -> Report:
+    def report(self, target: float = 0.97, audit: float = 0.0) -> Report:
         with self.ledger.read() as connection:
-            loaded = settings.load(None).model_copy(update={"guarantee": target})
+            loaded = settings.load(None).model_copy(update={"guarantee": target, "audit": audit})
             return build_report(connection, loaded, now=2.0)
 
     def guarantee(self, target: float = 0.97) -> GuaranteeReport:
@@ -236,11 +236,11 @@ def test_the_estimate_of_all_labels_does_not_rest_on_blind_ones_alone_if_they_ca
 # -- the advice can be followed
 
 
-def steps(audited: Audited, tasks: int) -> dict[str, str]:
-    """The next steps of a project with so many tasks: code → text."""
+def steps(audited: Audited, tasks: int, audit: float = 0.0) -> dict[str, str]:
+    """The next steps of a project with so many tasks, of which ``audit`` keeps a share blind: code → text."""
     with audited.ledger.write() as connection:
         projects.remember(connection, PROJECT, task_number=tasks, now=1.0)
-    return {step.code: step.text for step in audited.report().projects[0].next_steps}
+    return {step.code: step.text for step in audited.report(audit=audit).projects[0].next_steps}
 
 
 def test_nobody_is_told_to_keep_tasks_blind_once_all_are_predicted(audited: Audited) -> None:
@@ -255,6 +255,30 @@ def test_the_share_to_keep_blind_is_one_that_suffices_among_the_tasks_left(audit
         f"Keep some of the other {of(1000, 'task')} blind: set audit: 0.31 in camvo.yaml before they are"
         " predicted; about 273 blind labels would certify 97%, and nothing else can"
     )
+
+
+def test_a_target_that_takes_thousands_of_labels_gives_way_where_the_number_of_tasks_is_not_known(
+    audited: Audited,
+) -> None:
+    audited.store([0.93] * 30, audit=False)
+    [text] = [step.text for step in audited.report().projects[0].next_steps if step.code == "keep_blind"]
+    assert "would certify 85%" in text  # 90% would take 1,061
+
+
+@pytest.mark.parametrize(("audit", "advised"), [(0.3, True), (0.31, False)])
+def test_to_keep_tasks_blind_is_advised_unless_audit_keeps_enough(
+    audited: Audited, audit: float, advised: bool
+) -> None:
+    audited.store([0.99] * 60, audit=False)
+    assert ("keep_blind" in steps(audited, 1060, audit)) is advised
+
+
+@pytest.mark.parametrize(("audit", "advised"), [(0.0, True), (0.4, False)])
+def test_to_keep_more_tasks_blind_is_advised_unless_audit_keeps_enough(
+    audited: Audited, audit: float, advised: bool
+) -> None:
+    audited.answer(audited.store([0.99] * 20), 1.0)
+    assert ("more_blind" in steps(audited, 1020, audit)) is advised
 
 
 def test_a_lower_share_is_named_where_the_tasks_left_are_too_few_for_the_own_one(audited: Audited) -> None:

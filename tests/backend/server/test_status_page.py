@@ -165,7 +165,7 @@ def test_the_overview_shows_a_labelled_file_which_has_no_next_step(tmp_path: Pat
 
 
 def test_only_a_project_without_blind_tasks_is_told_to_keep_some(backend: Backend, tmp_path: Path) -> None:
-    advice = "Set <code>audit</code>"
+    advice = "Set audit in camvo.yaml"
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad"), audit=0.9) as audited:
         assert audited.predict(*(task(number) for number in range(1, 6))).count([]) > 0
         assert advice not in page(audited)

@@ -90,6 +90,23 @@ def test_the_label_of_many_votes_is_right_more_often():
     assert with_hard > plain + 0.01
 
 
+def test_accuracies_are_nearer_to_the_truth_where_items_are_hard():
+    skills = np.array([0.9, 0.86, 0.74, 0.68])
+    errors = [abs(model.accuracy - skills[:, None]).mean() for model in fits(drawn(0.5, 5000, 0, skills)[0])]
+    assert errors[1] < 0.6 * errors[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_makes_the_votes_more_likely(seed):
+    skills = np.array([0.9, 0.86, 0.74, 0.68])
+    rows = rows_of(drawn(0.5, 5000, seed, skills)[0], 2)
+    model = TwoCoins(np.full((4, 2), 0.75), np.full(2, 0.5), np.ones(4), difficulty=0.5)
+    for _ in range(5):
+        better = model.likelier(rows.rows, rows.counts)
+        assert rows.counts @ (better.beliefs(rows.rows)[1] - model.beliefs(rows.rows)[1]) > 0.0
+        model = better
+
+
 def test_the_labels_may_be_swapped():
     votes, _ = drawn(0.3, 400)
     model, swapped = fits(votes)[1], fits(1 - votes)[1]

@@ -194,7 +194,8 @@ class Annotator:
             planned = await self._planned(job, questions, contexts, terms, held=held)
             plan = asking.fixed(planned.plan)
             planned_at = self._clock()
-            embedding = self._embed(job, questions, contexts, plan)
+            if holds_contexts := _holds_contexts(job, questions, contexts, plan):
+                contexts.expect(questions, soon=job.hurried)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)
@@ -203,8 +204,8 @@ class Annotator:
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
-            if embedding is not None:
-                await embedding
+            if holds_contexts:
+                await contexts.of_all(questions)
                 embedded = {question.name: contexts.so_far(question) for question in questions}
                 plan = plan.with_contexts(embedded)
             task = FinishedTask(
@@ -266,19 +267,6 @@ class Annotator:
         again = frozenset(question.name for question in questions if question.key in known.again)
         return Terms(policy, costs, asking.limit(conditions), again)
 
-    @staticmethod
-    def _embed(
-        job: Job, questions: Sequence[JobQuestion], contexts: EmbeddedContexts, plan: Plan
-    ) -> asyncio.Task[None] | None:
-        """Embed the texts while models are asked, if the round is to hold their contexts.
-
-        It is if people may review the round, if it asks every model, or if it is planned by the contexts.
-        """
-        explores = plan.stages is None or plan.stages.exploration == "everyone"
-        if not (job.review or explores or any(map(is_known, map(contexts.so_far, questions)))):
-            return None
-        return contexts.embed(questions)
-
     async def _scores(
         self,
         job: Job,
@@ -306,6 +294,15 @@ class Annotator:
             scorer = await self._scorers.current(key, plan.arms, estimates.labels)
             scores[name] = scorer.score_decision(votes_cast, decisions[name])
         return scores
+
+
+def _holds_contexts(job: Job, questions: Sequence[JobQuestion], contexts: Contexts, plan: Plan) -> bool:
+    """Whether the round is to hold the contexts of its questions.
+
+    It is if people may review the round, if it asks every model, or if it is planned by the contexts.
+    """
+    explores = plan.stages is None or plan.stages.exploration == "everyone"
+    return job.review or explores or any(map(is_known, map(contexts.so_far, questions)))
 
 
 def _ready(questions: Sequence[JobQuestion], rounds: Mapping[RoundKey, Round]) -> list[JobQuestion]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -313,20 +313,20 @@ class Voters:
     async def _packed_vote(self, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
         cancellation.set(None)  # other tasks share the call
-        query, usable = _query(job, arm, prompt, prompt.messages), _usable(prompt)
-        answer = await _answer_of(self._packs.ask(query, task, job.patience, usable), arm)
+        query, reading = _query(job, arm, prompt, prompt.messages), _Reading(prompt)
+        answer = await _answer_of(self._packs.ask(query, task, job.patience, reading.usable), arm)
         if isinstance(answer, ModelReply):
             return answer
-        return packed_reply(await _votes_in(answer.content, prompt), answer.cost, answer.version)
+        return packed_reply(await reading.votes(answer.content), answer.cost, answer.version)
 
     async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model about this task alone."""
-        query = _query(job, arm, prompt, prompt.for_model(arm))
-        asking = self._queries.ask(query, patience=job.patience, usable=_usable(prompt))
+        query, reading = _query(job, arm, prompt, prompt.for_model(arm)), _Reading(prompt)
+        asking = self._queries.ask(query, patience=job.patience, usable=reading.usable)
         answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
-        votes = await _votes_in(answer.content, prompt)
+        votes = await reading.votes(answer.content)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
         self._pool[arm].breaker.judged(code)
         if code is None:
@@ -371,16 +371,27 @@ async def weigh(votes: Votes, work: Callable[[], _T]) -> _T:
     return await asyncio.to_thread(work)
 
 
-async def _votes_in(content: str, prompt: TaskPrompt) -> dict[str, str]:
-    """The votes in an answer by question."""
-    if len(content) < _LONG:
-        return votes_in(content, prompt.questions)
-    return await asyncio.to_thread(votes_in, content, prompt.questions)
+class _Reading:
+    """The votes in answers to a prompt; the latest answer is read once."""
 
+    def __init__(self, prompt: TaskPrompt) -> None:
+        self._questions = prompt.questions
+        self._latest: tuple[str, dict[str, str]] = ("", {})
 
-def _usable(prompt: TaskPrompt) -> Callable[[str], bool]:
-    """Says whether an answer gives a vote."""
-    return lambda content: bool(votes_in(content, prompt.questions))
+    def usable(self, content: str) -> bool:
+        """Whether an answer gives a vote."""
+        return bool(self._read(content))
+
+    async def votes(self, content: str) -> dict[str, str]:
+        """The votes in an answer by question."""
+        if len(content) < _LONG:
+            return self._read(content)
+        return await asyncio.to_thread(self._read, content)
+
+    def _read(self, content: str) -> dict[str, str]:
+        if self._latest[0] != content:
+            self._latest = content, votes_in(content, self._questions)
+        return self._latest[1]
 
 
 async def _answer_of(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | ModelReply:
@@ -516,7 +527,7 @@ class Asking:
             for call in calls.values():
                 call.cancel()
             raise
-        return [*await asyncio.gather(*calls.values(), return_exceptions=True)]
+        return [call.exception() or call.result() for call in calls.values()]
 
     async def _vote(self, arm: str, given_up: Cancellation) -> ModelReply:
         """Ask one arm, unless its call is given up before it is sent."""

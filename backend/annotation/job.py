@@ -176,12 +176,14 @@ class EmbeddedContexts:
         """Embed the texts of several questions, so that :meth:`so_far` knows their contexts."""
         await asyncio.gather(*(self.of(question) for question in questions))
 
-    def embed(self, questions: Sequence[JobQuestion]) -> asyncio.Task[None]:
-        """Start :meth:`of_all` without waiting for it."""
-        embedding = asyncio.ensure_future(self.of_all(questions))
-        # asyncio would log an error that nobody waits for
-        embedding.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return embedding
+    def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
+        """Let the texts of several questions be embedded before :meth:`of_all` is called.
+
+        Args:
+            questions: the questions.
+            soon: whether somebody waits for the task; if not, its texts share a batch with others.
+        """
+        self._embedder.expect([question.context for question in questions], soon=soon)
 
 
 class StoredContexts:

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -253,26 +253,37 @@ class Embedder:
             return row
         if self._closed:
             raise EmbedderError("the embedder has been closed", where=self._name)
-        self._enqueue(text)
+        self._enqueue([text])
+        waiting = self._waiting[text]
+        self._begin()
         # a cancelled caller must not cancel the future that other callers await
-        return await asyncio.shield(self._waiting[text])
+        return await asyncio.shield(waiting)
 
-    def expect(self, texts: Sequence[str]) -> None:
-        """Begin to embed texts that will soon be asked for; called on the event loop.
+    def expect(self, texts: Sequence[str], *, soon: bool = True) -> None:
+        """Embed texts before they are asked for; called on the event loop.
 
-        A text alone takes twice the time that it takes in a batch.
+        A text alone takes twice the time that it takes in a batch. Texts that are not needed soon therefore
+        wait until any text is asked for, or until a batch is full.
+
+        Args:
+            texts: the texts.
+            soon: whether to begin at once.
         """
-        for text in texts:
-            if not self._closed and self._cache.get(text) is None:
-                self._enqueue(text)
-
-    def _enqueue(self, text: str) -> None:
-        if text in self._waiting:
+        if self._closed:
             return
-        self._waiting[text] = asyncio.get_running_loop().create_future()
-        # asyncio would log an error that nobody waits for
-        self._waiting[text].add_done_callback(lambda done: done.cancelled() or done.exception())
-        if self._worker is None or self._worker.done():
+        self._enqueue([text for text in texts if self._cache.get(text) is None])
+        if soon or len(self._waiting) >= _BATCH:
+            self._begin()
+
+    def _enqueue(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            if text not in self._waiting:
+                self._waiting[text] = asyncio.get_running_loop().create_future()
+                # asyncio would log an error that nobody waits for
+                self._waiting[text].add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _begin(self) -> None:
+        if self._waiting and (self._worker is None or self._worker.done()):
             # it starts in the loop's next turn and takes all texts requested in this turn
             self._worker = asyncio.create_task(self._work())
 

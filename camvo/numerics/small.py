@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import betaincinv
@@ -121,9 +122,12 @@ def clopper_pearson(successes: float, trials: float, level: float = 0.95) -> tup
     return low, float(upper_bound(successes, trials, 1.0 - tail))
 
 
+@lru_cache(maxsize=16)
 def unknown_context(dimension: int) -> Array:
-    """The context of a task whose text is not embedded, shape (d,)."""
-    return np.zeros(dimension)
+    """The context of a task whose text is not embedded, shape (d,), read-only."""
+    context = np.zeros(dimension)
+    context.setflags(write=False)  # all callers share it
+    return context
 
 
 def is_known(context: Array) -> bool:

@@ -95,7 +95,7 @@ class HashedTexts:
     async def vector(self, text: str) -> Array:
         return self._row(text)
 
-    def expect(self, texts: Sequence[str]) -> None:
+    def expect(self, texts: Sequence[str], *, soon: bool = True) -> None:
         """Expect nothing."""
 
     def _row(self, text: str) -> Array:

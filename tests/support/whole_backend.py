@@ -61,8 +61,8 @@ def prompt_of(body: Mapping[str, Any]) -> str:
     return "\n".join(message["content"] for message in body["messages"])
 
 
-_idle: list[tuple[Any, int, str | None]] = []
-"""What the embedders of closed backends have loaded, for the next backend to use."""
+_idle: list[tuple[Any, ...]] = []
+"""What the embedders of closed backends have loaded and embedded, for the next backend to use."""
 
 
 def _embedder() -> Embedder:
@@ -70,7 +70,7 @@ def _embedder() -> Embedder:
     model.litellm()
     embedder = Embedder()
     if _idle:
-        embedder._model, embedder._dimension, embedder._identity = _idle.pop()
+        embedder._model, embedder._dimension, embedder._identity, embedder._cache = _idle.pop()
     embedder.load()
     return embedder
 
@@ -112,8 +112,8 @@ class Backend:
     ) -> None:
         self.runtime.close(patience=5.0)
         embedder = self.runtime.embedder
-        if embedder.loaded:
-            _idle.append((embedder._model, embedder._dimension, embedder._identity))
+        if embedder.loaded and "embedder" not in self._settings:
+            _idle.append((embedder._model, embedder._dimension, embedder._identity, embedder._cache))
         self.server.__exit__(kind, error, trace)
         self.ledger.close()
 

@@ -7,15 +7,16 @@ transaction, and their callers continue once that is committed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import queue
 import random
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -116,7 +117,7 @@ class _WriteJob:
 
     function: Callable[[Connection], Any]
     urgent: bool
-    future: Future[Any] = field(default_factory=Future)
+    future: Future[Any] | asyncio.Future[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +131,15 @@ def _run_batch(
 ) -> list[_WriteJob]:
     """Run jobs in one transaction and resolve their futures."""
     outcomes = _together(ledger, jobs, interrupted) if len(jobs) > 1 else {jobs[0]: _alone(ledger, jobs[0])}
+    awaited: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], _Outcome]]] = defaultdict(list)
     for job, outcome in outcomes.items():
-        _resolve(job.future, outcome)
+        if isinstance(job.future, asyncio.Future):
+            awaited[job.future.get_loop()].append((job.future, outcome))
+        elif job.future.set_running_or_notify_cancel():
+            _resolve(job.future, outcome)
+    for loop, ended in awaited.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_resolve_all, ended)  # once, as each call wakes the loop
     return [job for job in jobs if job not in outcomes]
 
 
@@ -242,9 +250,13 @@ def _copy(error: Exception) -> Exception:
     return error
 
 
-def _resolve(future: Future[Any], outcome: _Outcome) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
+def _resolve_all(ended: Sequence[tuple[asyncio.Future[Any], _Outcome]]) -> None:
+    for future, outcome in ended:
+        if not future.done():  # its caller was cancelled
+            _resolve(future, outcome)
+
+
+def _resolve(future: Future[Any] | asyncio.Future[Any], outcome: _Outcome) -> None:
     if outcome.error is None:
         future.set_result(outcome.value)
     elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
@@ -394,22 +406,27 @@ class Writer:
         Raises:
             LedgerError: the writer is closed. The future raises it if the database fails.
         """
-        job = _WriteJob(function, urgent)
+        future: Future[_T] = Future()
+        self._queue(_WriteJob(function, urgent, future))
+        return future
+
+    def _queue(self, job: _WriteJob) -> None:
         with self._closing:
             if self._closed:
                 raise LedgerError(
                     "the ledger's writer is closed", where=self._ledger.place, fix="the process is stopping"
                 )
             self._jobs.put(job)
-        if urgent:
+        if job.urgent:
             self._urgent_arrived = True
-        return job.future
 
     async def run(self, function: Callable[[Connection], _T]) -> _T:
         """Await :meth:`submit` on an event loop; the function runs even if the caller is cancelled."""
         self._give_way()
+        future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._queue(_WriteJob(function, urgent=False, future=future))
         try:
-            return await asyncio.wrap_future(self.submit(function))
+            return await future
         except LedgerError as error:
             if self._spare is None:
                 raise

@@ -179,6 +179,8 @@ _LOWER = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7)
 """Targets that are tried if the blind tasks cannot be expected to certify the project's own."""
 
 _MOST = 5000
+_MANY = 1000
+"""Where the number of tasks is not known, more labels are advised only if no target can do with so many."""
 
 
 def certify_report(
@@ -201,7 +203,9 @@ def certify_report(
     possible = _MOST if unpredicted is None else min(waiting + unpredicted, _MOST)
     own = wanted if wanted is not None and wanted <= possible else None
     lower = [share for share in _LOWER if share < target]
-    for most, targets in ((waiting, lower), (possible, lower if own is None else ())):
+    many = _MANY if unpredicted is None else possible
+    with_many = lower if own is None or own > many else []
+    for most, targets in ((waiting, lower), (many, with_many), (possible, lower if own is None else [])):
         for share in targets:
             if needed := labels_to_certify(audits, scores, share, most=most):
                 return found(share, needed)

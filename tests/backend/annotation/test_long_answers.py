@@ -21,7 +21,7 @@ def test_the_event_loop_goes_on_while_a_long_answer_is_read(monkeypatch: pytest.
 
     async def read_and_go_on() -> dict[str, str]:
         prompt: Any = SimpleNamespace(questions=())
-        reading = asyncio.create_task(asking._votes_in("Glad" + "!" * 10_000, prompt))
+        reading = asyncio.create_task(asking._Reading(prompt).votes("Glad" + "!" * 10_000))
         await asyncio.sleep(0)
         went_on.set()
         return await reading

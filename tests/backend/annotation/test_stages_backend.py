@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import shutil
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from label_studio_requests import Annotation, Project, annotated, annotations_deleted, task
@@ -54,13 +57,36 @@ def predicted(backend: Backend, number: int) -> Round:
     return round_
 
 
-def first_in_stages(backend: Backend) -> tuple[int, Round]:
-    """The first task whose first stage did not ask all models, and its round."""
-    for number in range(1, TASKS):
-        round_ = predicted(backend, number)
-        if round_.plan["stages"]["first"] < len(MODELS):
-            return number, round_
+class Staged(NamedTuple):
+    """The first task whose first stage did not ask all models, and the ledgers before and after its round."""
+
+    number: int
+    before: Path
+    after: Path
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Staged:
+    folder = tmp_path_factory.mktemp("staged")
+    with Backend(folder, script, MODELS, policy=JOINT, student=False) as backend:
+        assert all(backend.predict(*(entry(number) for number in range(1, EVERYONE))))
+        for number in range(EVERYONE, TASKS):
+            before = copied(folder / "ledger.sqlite", folder / f"{number}.sqlite")
+            if predicted(backend, number).plan["stages"]["first"] < len(MODELS):
+                return Staged(number, before, copied(folder / "ledger.sqlite", folder / "after.sqlite"))
     raise AssertionError("everyone was always asked")
+
+
+def copied(ledger: Path, to: Path) -> Path:
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("VACUUM INTO ?", (str(to),))
+    return to
+
+
+def resumed(ledger: Path, folder: Path) -> Backend:
+    """A backend that goes on with a copy of a ledger."""
+    shutil.copy(ledger, folder / "ledger.sqlite")
+    return Backend(folder, script, MODELS, policy=JOINT, student=False)
 
 
 # a project of 90 tasks
@@ -146,40 +172,38 @@ def test_a_task_of_a_list_that_is_opened_meanwhile_has_a_job_of_its_own() -> Non
 # humans
 
 
-def test_a_human_teaches_about_the_first_stage_alone(tmp_path: Path) -> None:
-    with Backend(tmp_path, script, MODELS, policy=JOINT, student=False) as backend:
-        number, round_ = first_in_stages(backend)
+def test_a_human_teaches_about_the_first_stage_alone(staged: Staged, tmp_path: Path) -> None:
+    with resumed(staged.after, tmp_path) as backend:
+        [round_] = backend.rounds(staged.number)
         before = backend.learnt()
-        backend.hook(annotated(Annotation(number=1, task=number, mood=round_.label)))
+        backend.hook(annotated(Annotation(number=1, task=staged.number, mood=round_.label)))
         after = backend.learnt()
     stages = round_.plan["stages"]
     taught = {arm for arm in MODELS if after[arm][0] > before[arm][0]}
     assert taught == set(stages["order"][: stages["first"]])
 
 
-def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was(tmp_path: Path) -> None:
-    with Backend(tmp_path, script, MODELS, policy=JOINT, student=False) as backend:
-        number, _ = first_in_stages(backend)
+def test_a_human_label_that_is_withdrawn_leaves_the_state_as_it_was(staged: Staged, tmp_path: Path) -> None:
+    with resumed(staged.after, tmp_path) as backend:
         before = backend.state()
-        backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
+        backend.hook(annotated(Annotation(number=1, task=staged.number, mood="Sad")))
         backend.hook(annotated(Annotation(number=2, task=1, mood="Calm")))
         backend.hook(annotations_deleted(1, 2))
         assert_same_state(backend.state(), before)
 
 
-def test_a_human_label_teaches_the_same_before_the_round_and_after_it(tmp_path: Path) -> None:
+def test_a_human_label_teaches_the_same_before_the_round_and_after_it(staged: Staged, tmp_path: Path) -> None:
     """An early label is taught by the policy before storage, a late one from the stored round."""
+    label = annotated(Annotation(number=1, task=staged.number, mood="Sad"))
     for name in ("after", "before"):
         (tmp_path / name).mkdir()
-    with Backend(tmp_path / "after", script, MODELS, policy=JOINT, student=False) as backend:
-        number, _ = first_in_stages(backend)
-        backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
+    with resumed(staged.before, tmp_path / "after") as backend:
+        assert predicted(backend, staged.number).plan["stages"]["first"] < len(MODELS)
+        backend.hook(label)
         after = backend.state()
-    with Backend(tmp_path / "before", script, MODELS, policy=JOINT, student=False) as backend:
-        for earlier in range(1, number):
-            predicted(backend, earlier)
-        backend.hook(annotated(Annotation(number=1, task=number, mood="Sad")))
-        predicted(backend, number)
+    with resumed(staged.before, tmp_path / "before") as backend:
+        backend.hook(label)
+        predicted(backend, staged.number)
         assert_same_state(backend.state(), after)
 
 

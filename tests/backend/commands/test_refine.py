@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from labelling import PLAIN, LabelFolder
@@ -113,8 +113,26 @@ def spent(folder: LabelFolder) -> float:
         return from_picodollars(balance(connection, "in", "refine").spent)
 
 
-def test_the_text_that_helps_wins_and_the_one_that_harms_is_dropped_early(folder: LabelFolder) -> None:
-    found = refined(folder)
+class Refined(NamedTuple):
+    folder: LabelFolder
+    models: Models
+    found: Refinement
+    calls: int
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, labelled: Path) -> Iterator[Refined]:
+    """What was labelled, refined once."""
+    path, models = tmp_path_factory.mktemp("refined"), Models()
+    shutil.copytree(labelled, path, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch, opened(path, models) as folder:
+        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
+        before = folder.server.count()
+        yield Refined(folder, models, refined(folder), folder.server.count() - before)
+
+
+def test_the_text_that_helps_wins_and_the_one_that_harms_is_dropped_early(done: Refined) -> None:
+    folder, found = done.folder, done.found
     assert [each.verdict for each in found.changes] == ["dropped", "best", "dropped"]
     good = found.changes[1]
     assert (good.found.before, good.found.after) == (pytest.approx(2 / 3, abs=0.2), 1.0)
@@ -123,9 +141,9 @@ def test_the_text_that_helps_wins_and_the_one_that_harms_is_dropped_early(folder
     assert "the new text is better" in (folder.path / "refine" / "2.html").read_text()
 
 
-def test_no_task_that_was_shown_to_the_proposing_model_judges(folder: LabelFolder, models: Models) -> None:
-    found = refined(folder)
-    [prompt] = models.shown
+def test_no_task_that_was_shown_to_the_proposing_model_judges(done: Refined) -> None:
+    folder, found = done.folder, done.found
+    [prompt] = done.models.shown
     shown = {text for text in TEXTS if f"\n{text}\n" in prompt}
     page = (folder.path / "refine" / "1.html").read_text()
     judged = {text for text in TEXTS if f"<br>{text}<" in page}
@@ -134,23 +152,21 @@ def test_no_task_that_was_shown_to_the_proposing_model_judges(folder: LabelFolde
     assert not shown & judged
 
 
-def test_each_change_names_the_tasks_that_led_to_it(folder: LabelFolder) -> None:
-    ids = {row["camvo_id"] for row in folder.rows()}
-    found = refined(folder)
+def test_each_change_names_the_tasks_that_led_to_it(done: Refined) -> None:
+    ids, found = {row["camvo_id"] for row in done.folder.rows()}, done.found
     assert [len(each.led) for each in found.changes] == [1, 2, 0]
     assert {task for each in found.changes for task in each.led} <= ids
 
 
-def test_the_dearest_model_proposes_unless_another_is_named(folder: LabelFolder) -> None:
-    assert refined(folder).by == "green"
+def test_the_dearest_model_proposes_unless_another_is_named(folder: LabelFolder, done: Refined) -> None:
+    assert done.found.by == "green"
     assert refined(folder, by="red").by == "red"
 
 
-def test_it_pays_what_it_quotes_at_most_and_nothing_twice(folder: LabelFolder) -> None:
-    before = folder.server.count()
-    found = refined(folder)
+def test_it_pays_what_it_quotes_at_most_and_nothing_twice(done: Refined) -> None:
+    folder, found = done.folder, done.found
     assert found.paid == pytest.approx(spent(folder))
-    assert folder.server.count() - before <= 1 + 4 * 2 * len(TEXTS)
+    assert done.calls <= 1 + 4 * 2 * len(TEXTS)
     bought = folder.server.count()
     assert refined(folder).paid == 0.0
     assert folder.server.count() == bought
@@ -196,8 +212,8 @@ def test_an_answer_that_is_no_proposal_proposes_nothing(folder: LabelFolder, mod
     assert list(refined(folder).changes) == []
 
 
-def test_a_refinement_is_json(folder: LabelFolder) -> None:
-    found = json.loads(json.dumps(asdict(refined(folder))))
+def test_a_refinement_is_json(done: Refined) -> None:
+    found = json.loads(json.dumps(asdict(done.found)))
     assert found["changes"][1]["written"] == f"{PRESENT} {GOOD}"
 
 
@@ -206,7 +222,7 @@ def test_too_few_labelled_tasks_are_refused_before_anything_is_asked(
 ) -> None:
     monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     with LabelFolder(tmp_path, models, concurrency=8) as folder:
-        folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+        folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS[:24]))
         folder.label()
         teach(folder, TEXTS[:12])
         before = folder.server.count()
@@ -220,8 +236,8 @@ def test_models_that_contradict_nobody_leave_nothing_to_refine(
 ) -> None:
     monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     with LabelFolder(tmp_path, models, concurrency=8, instructions=GOOD) as folder:
-        folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+        folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS[:60]))
         folder.label()
-        teach(folder, TEXTS)
+        teach(folder, TEXTS[:60])
         with pytest.raises(ConfigError, match="contradict neither"):
             refined(folder)

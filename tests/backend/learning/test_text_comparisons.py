@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +36,47 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if sad else "Glad"})
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    with LabelFolder(tmp_path, script, models=("red", "green", "blue"), concurrency=8) as folder:
+@contextmanager
+def opened(path: Path, start: Path | None = None, **settings: Any) -> Iterator[LabelFolder]:
+    """A folder of labelled texts, which begins as a copy of another one."""
+    if start is not None:
+        shutil.copytree(start, path, dirs_exist_ok=True)
+    models = ("red", "green", "blue")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        LabelFolder(path, script, models=models, concurrency=8, **settings) as folder,
+    ):
+        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("labelled")
+    with opened(path) as folder:
         folder.table(*TEXTS)
         folder.label()
+    return path
+
+
+@pytest.fixture(scope="module")
+def helped(labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All texts were asked about again, with better instructions."""
+    path = tmp_path_factory.mktemp("helped")
+    with opened(path, labelled) as folder:
+        instructed(folder, HELPS)
+    return path
+
+
+@pytest.fixture
+def folder(labelled: Path, tmp_path: Path) -> Iterator[LabelFolder]:
+    with opened(tmp_path, labelled) as folder:
+        yield folder
+
+
+@pytest.fixture
+def better(helped: Path, tmp_path: Path) -> Iterator[LabelFolder]:
+    with opened(tmp_path, helped, instructions=HELPS) as folder:
         yield folder
 
 
@@ -65,40 +102,36 @@ def compared(folder: LabelFolder) -> TextComparison:
     return found
 
 
-def test_a_text_whose_labels_are_right_more_often_is_better(folder: LabelFolder) -> None:
-    instructed(folder, HELPS)
-    judged(folder, TEXTS)
-    found = compared(folder)
+def test_a_text_whose_labels_are_right_more_often_is_better(better: LabelFolder) -> None:
+    judged(better, TEXTS)
+    found = compared(better)
     assert (found.before, found.after, found.tasks) == (0.5, 1.0, len(TEXTS))
     assert found.verdict == "better"
 
 
-def test_a_change_of_labels_leaves_the_comparison_of_texts_as_it_was(folder: LabelFolder) -> None:
-    instructed(folder, HELPS)
-    judged(folder, TEXTS)
-    before = compared(folder)
-    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
-        relabel(opened, LabelChanges(renames=["Sad=Low"]), folder.console, lambda question: True)
-    assert compared(folder) == before
+def test_a_change_of_labels_leaves_the_comparison_of_texts_as_it_was(better: LabelFolder) -> None:
+    judged(better, TEXTS)
+    before = compared(better)
+    with opened_project(better.path / "in.csv", better.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+        relabel(opened, LabelChanges(renames=["Sad=Low"]), better.console, lambda question: True)
+    assert compared(better) == before
 
 
-def test_a_few_tasks_do_not_tell_two_texts_apart(folder: LabelFolder) -> None:
-    instructed(folder, HELPS)
-    judged(folder, TEXTS[:6])
-    assert compared(folder).verdict == "undecided"
+def test_a_few_tasks_do_not_tell_two_texts_apart(better: LabelFolder) -> None:
+    judged(better, TEXTS[:6])
+    assert compared(better).verdict == "undecided"
 
 
-def test_a_worse_text_raises_an_alarm_and_the_one_before_costs_nothing(folder: LabelFolder) -> None:
-    instructed(folder, HELPS)
-    before = [row["camvo_label"] for row in folder.rows()]
-    instructed(folder, HARMS)
-    judged(folder, TEXTS)
-    assert compared(folder).verdict == "worse"
-    assert "instructions_worse" in {alert.code for alert in alerts(folder)}
-    calls = folder.server.count()
-    instructed(folder, HELPS)
-    assert [row["camvo_label"] for row in folder.rows()] == before
-    assert folder.server.count() == calls
+def test_a_worse_text_raises_an_alarm_and_the_one_before_costs_nothing(better: LabelFolder) -> None:
+    before = [row["camvo_label"] for row in better.rows()]
+    instructed(better, HARMS)
+    judged(better, TEXTS)
+    assert compared(better).verdict == "worse"
+    assert "instructions_worse" in {alert.code for alert in alerts(better)}
+    calls = better.server.count()
+    instructed(better, HELPS)
+    assert [row["camvo_label"] for row in better.rows()] == before
+    assert better.server.count() == calls
 
 
 def alerts(folder: LabelFolder) -> tuple[Alert, ...]:

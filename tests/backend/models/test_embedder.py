@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -301,16 +302,22 @@ def test_importing_the_embedder_imports_nothing_heavy() -> None:
     assert run(HEAVY) == "[]"
 
 
-def test_texts_that_are_expected_are_embedded_together_and_only_once(
-    embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batches: list[list[str]] = []
+@pytest.fixture
+def batches(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> queue.SimpleQueue[list[str]]:
+    """The texts of each batch that is embedded."""
+    batches: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
 
     def encode(model: object, texts: list[str]) -> np.ndarray:
-        batches.append(list(texts))
+        batches.put(list(texts))
         return np.eye(len(texts), embedder.dimension)
 
     monkeypatch.setattr("backend.models.embedder._encode_texts", encode)
+    return batches
+
+
+def test_texts_that_are_expected_are_embedded_together_and_only_once(
+    embedder: Embedder, batches: queue.SimpleQueue[list[str]]
+) -> None:
     texts = [f"expected {number}" for number in range(40)]
 
     async def ask() -> None:
@@ -319,4 +326,29 @@ def test_texts_that_are_expected_are_embedded_together_and_only_once(
         embedder.expect(texts)
 
     asyncio.run(ask())
-    assert batches == [texts[:32], texts[32:]]
+    assert [batches.get(), batches.get()] == [texts[:32], texts[32:]]
+    assert batches.empty()
+
+
+def test_a_text_that_is_not_needed_soon_shares_the_batch_of_the_next_one(
+    embedder: Embedder, batches: queue.SimpleQueue[list[str]]
+) -> None:
+    async def ask() -> None:
+        embedder.expect(["later"], soon=False)
+        await asyncio.sleep(0)
+        await embedder.vector("now")
+
+    asyncio.run(ask())
+    assert batches.get() == ["later", "now"]
+
+
+def test_a_whole_batch_waits_for_no_further_text(
+    embedder: Embedder, batches: queue.SimpleQueue[list[str]]
+) -> None:
+    texts = [f"patient {number}" for number in range(32)]
+
+    async def wait() -> None:
+        embedder.expect(texts, soon=False)
+        assert await asyncio.to_thread(batches.get, timeout=30.0) == texts
+
+    asyncio.run(wait())

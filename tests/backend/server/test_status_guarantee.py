@@ -257,6 +257,14 @@ def test_the_share_to_keep_blind_is_one_that_suffices_among_the_tasks_left(audit
     )
 
 
+def test_a_target_that_takes_thousands_of_labels_gives_way_where_the_number_of_tasks_is_not_known(
+    audited: Audited,
+) -> None:
+    audited.store([0.93] * 30, audit=False)
+    [text] = [step.text for step in audited.report().projects[0].next_steps if step.code == "keep_blind"]
+    assert "would certify 85%" in text  # 90% would take 1,061
+
+
 @pytest.mark.parametrize(("audit", "advised"), [(0.3, True), (0.31, False)])
 def test_to_keep_tasks_blind_is_advised_unless_audit_keeps_enough(
     audited: Audited, audit: float, advised: bool

@@ -394,7 +394,8 @@ class JointFit:
             sure = _with_contexts(
                 _fit(certain, latest, labels, arms, shortlist, grades, others_rare, losses), contexts
             )
-            return fit if sure.contexts is None else sure
+            # Skills by context explain why arms agree; what a text says of its label fits both readings.
+            return sure if sure.contexts is not None and sure.contexts.skilled else fit
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
         silent = JointFit.fit(
             evidence, latest, options, others, grades, contexts, rare=rare, losses=losses, earlier=earlier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, quiet_logs
 from backend.datasets.sources import open_source
+from backend.datasets.tasks import DatasetTask
 from backend.errors import ConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
@@ -82,16 +83,27 @@ def inspect_file_task(
     """Inspect a row of a file, by its id or its place."""
     source = open_source(path)
     dataset = options.dataset(source)
-    for found in dataset.all_tasks():
+    found = _row_named(task, dataset.all_tasks())
+    if found is None:
+        raise ConfigError(
+            f"no row has the id {task!r}, and none begins on this line",
+            where="--task",
+            fix="give an id as in the column camvo_id, or the number of a line",
+        )
+    project = options.project(source.path)
+    return _inspect(project, found.number, found.data, dataset.config, environment, embedder)
+
+
+def _row_named(task: str, tasks: Iterable[DatasetTask]) -> DatasetTask | None:
+    """The row with this id; if none has it, the one on this line."""
+    on_line = None
+    for found in tasks:
+        if found.id == task:
+            return found
         place = found.row.place  # such as "line 7"
-        if task in {found.id, place, place.rpartition(" ")[2]}:
-            project = options.project(source.path)
-            return _inspect(project, found.number, found.data, dataset.config, environment, embedder)
-    raise ConfigError(
-        f"no row has the id {task!r}, and none begins on this line",
-        where="--task",
-        fix="give an id as in the column camvo_id, or the number of a line",
-    )
+        if on_line is None and task in {place, place.rpartition(" ")[2]}:
+            on_line = found
+    return on_line
 
 
 def _inspect(  # noqa: PLR0917 - a task, and what a process needs

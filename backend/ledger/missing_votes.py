@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, exists, func, or_, select
 
-from backend.errors import BadAnswerError, CutOffError, RefusedError
+from backend.errors import BadAnswerError, CutOffError, NoUsableAnswerError, NoVoteError, RefusedError
 from backend.ledger.database import tables
 from backend.ledger.money import from_picodollars
 from camvo.student import STUDENT
@@ -16,6 +16,8 @@ from camvo.twins import model_of
 
 _rounds, _votes, _calls = tables.rounds.c, tables.votes.c, tables.calls.c
 _failed, _answers = tables.failed_tasks.c, tables.answers.c
+
+_NO_VOTE = (NoVoteError.code, NoUsableAnswerError.code)
 
 _WINDOW = 500
 """The latest rounds of a project that are looked at, and the most failed tasks."""
@@ -141,7 +143,11 @@ class MissingVotes:
         )
 
     def _calls_about_failed_tasks(self) -> Select[Any]:
-        """The last call of each model about each task without a label; one that was answered gave no vote."""
+        """The last call of each model about each task without a label.
+
+        One that was answered gave no vote if the task ended with no vote. If it ended for another reason,
+        such as a stopped run, nobody has counted the answer yet, and it is left out.
+        """
         failed = select(_failed.task).where(_failed.project == self.project)
         some = failed.order_by(_failed.failed_at.desc()).limit(_WINDOW).subquery().select()
         last = (
@@ -156,11 +162,14 @@ class MissingVotes:
             _answers.model == _calls.model,
             _answers.cut_off,
         )
+        counted = _calls.task.in_(
+            failed.where(_failed.code.startswith("model_") | _failed.code.in_(_NO_VOTE))
+        )
         answered = case((was_cut_off, CutOffError.code), else_=BadAnswerError.code)
         ended = select(
             _calls.model, _calls.created_at, func.coalesce(_calls.error_code, answered).label("failure")
         )
-        calls = ended.where(_calls.id.in_(last)).subquery().c
+        calls = ended.where(_calls.id.in_(last), _calls.error_code.is_not(None) | counted).subquery().c
         tasks = func.count().label("tasks")
         first_at, last_at = func.min(calls.created_at), func.max(calls.created_at)
         return select(

@@ -228,8 +228,9 @@ class _ModelEnd:
                 yield f"its calls cost {dollars(asked.usd)}"
         elif self.lacking is not None:
             tasks = of(self.lacking.tasks, "task")
+            lack = "lacks" if self.lacking.tasks == 1 else "lack"
             when = _when(self.lacking.first_at, self.lacking.last_at)
-            yield f"{tasks} of the project lack the vote of {self.name}{when}, because {why}"
+            yield f"{tasks} of the project {lack} the vote of {self.name}{when}, because {why}"
 
 
 def _of_models(ends: Iterable[_ModelEnd]) -> Iterator[Alert]:

@@ -109,6 +109,12 @@ def test_a_row_is_found_by_its_id(tmp_path: Path) -> None:
         assert "gloomy" in show(folder, "y9", id_column="key").prompts[0].messages[-1].text
 
 
+def test_the_row_with_an_id_is_found_rather_than_the_one_on_the_line_of_that_number(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, opinions) as folder:
+        folder.write("in.csv", "key,text\n1,lovely\n3,sunny\n2,gloomy\n")
+        assert "gloomy" in show(folder, "2", id_column="key").prompts[0].messages[-1].text
+
+
 def test_an_unknown_row_is_refused(labelled: LabelFolder) -> None:
     with pytest.raises(ConfigError, match="no row has the id 'z'"):
         show(labelled, "z")

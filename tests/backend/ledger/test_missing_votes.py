@@ -102,6 +102,19 @@ def test_the_last_call_about_a_task_without_a_label_says_why_a_model_gave_no_vot
             assert (found["large"].tasks, found["large"].usd) == (1, 4.0)
 
 
+def test_answers_about_a_task_that_a_stopped_run_left_undecided_are_not_taken_for_unusable(
+    ledger: Ledger,
+) -> None:
+    with ledger.write() as connection:
+        FailedTasks(connection, PROJECT).record(5, "stopping", 8.0)
+        call(connection, 5, "large", "model_unavailable")
+        call(connection, 5, "small", None)
+        for mark in (None, Mark(0, 0)):
+            found = MissingVotes(connection, PROJECT, mark).of_models()
+            assert dict(found["large"].failures) == {"model_unavailable": 1}
+            assert (found["small"].tasks, found["small"].voteless) == (0, 0)
+
+
 def answered(connection: Connection, task: int, model: str, content: str, at: float) -> None:
     row = {"key": f"{model}{task}", "model": model, "content": content, "created_at": at, "project": PROJECT}
     sizes = {"input_tokens": 1, "output_tokens": 1, "cost": 0, "seconds": 0.1, "task": task}

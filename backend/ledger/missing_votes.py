@@ -162,7 +162,9 @@ class MissingVotes:
             _answers.model == _calls.model,
             _answers.cut_off,
         )
-        counted = _calls.task.in_(failed.where(_failed.code.startswith("model_") | _failed.code.in_(_NO_VOTE)))
+        counted = _calls.task.in_(
+            failed.where(_failed.code.startswith("model_") | _failed.code.in_(_NO_VOTE))
+        )
         answered = case((was_cut_off, CutOffError.code), else_=BadAnswerError.code)
         ended = select(
             _calls.model, _calls.created_at, func.coalesce(_calls.error_code, answered).label("failure")

@@ -25,7 +25,7 @@ import camvo
 from camvo.replays.measures import full_vote_weights, scale_median, scale_quality
 from camvo.replays.replay import VotesTable, replay
 from camvo.typing import Array
-from camvo.votes.ordered import ErrorName
+from camvo.votes.labels import ErrorName
 
 _WINDOW, _STEPS, _ITEMS = 64, 5, 1500
 _PRICES = (0.1, 0.2, 0.4, 0.7, 1.0, 2.5, 4.0)

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from camvo.state.contribution import Contribution
     from camvo.state.state import State
     from camvo.votes.aggregation import Decision
-    from camvo.votes.labels import LabelVote
+    from camvo.votes.labels import LabelVote, OrderedVote
     from camvo.votes.numbers import NumericVote, OpenNumericVote
-    from camvo.votes.ordered import OrderedVote
     from camvo.votes.rankings import RankingVote
     from camvo.votes.sets import SubsetVote
     from camvo.votes.spans import SpanVote
@@ -85,9 +84,8 @@ _MODULES: Final = {
     "camvo.state.contribution": ("Contribution",),
     "camvo.state.state": ("State",),
     "camvo.votes.aggregation": ("Decision",),
-    "camvo.votes.labels": ("LabelVote",),
+    "camvo.votes.labels": ("LabelVote", "OrderedVote"),
     "camvo.votes.numbers": ("NumericVote", "OpenNumericVote"),
-    "camvo.votes.ordered": ("OrderedVote",),
     "camvo.votes.rankings": ("RankingVote",),
     "camvo.votes.sets": ("SubsetVote",),
     "camvo.votes.spans": ("SpanVote",),

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import Asking, Voters, compared
+from backend.annotation.asking import Asking, Voters, compared, weigh
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
 from backend.annotation.job_questions import JobQuestions, skip_questions
@@ -111,7 +112,8 @@ class Annotator:
         job = replace(job, config=await self._schemes.settled(job.project, job.config, job.settings))
         questions = await self._questions_of(job)
         keys = tuple(question.key for question in questions)
-        known = await self._stored.read(_LookUp(job.project, job.task, keys, job.audit))
+        studies = job.settings.student is not False and not job.stored_only
+        known = await self._stored.read(_LookUp(job.project, job.task, keys, job.audit, studies))
         finished = known.rounds
         if job.stored_only:
             return self._prediction(job, questions, finished)
@@ -184,7 +186,7 @@ class Annotator:
         contexts = EmbeddedContexts(self._embedder)
         prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
         asking = await self._asking(job, questions, prompt)
-        terms = await self._terms(job, questions, asking)
+        terms = await self._terms(job, questions, asking, known)
         policy = terms.policy
         with tracing.plan() as span:
             packed = any(model.pack is not None for model in job.settings.models)
@@ -197,7 +199,8 @@ class Annotator:
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)
-            decisions = policy.decide(plan, replies.votes, confidences=replies.confidences)
+            decide = partial(policy.decide, plan, replies.votes, confidences=replies.confidences)
+            decisions = await weigh(replies.votes, decide)
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
@@ -252,14 +255,17 @@ class Annotator:
             return Asking(self._voters, job, prompt)
         return await self._batch_stages.begin(job, job.batching, questions, prompt)
 
-    async def _terms(self, job: Job, questions: Sequence[JobQuestion], asking: Asking) -> Terms:
+    async def _terms(
+        self, job: Job, questions: Sequence[JobQuestion], asking: Asking, known: _Known
+    ) -> Terms:
         """The policy, the price of each arm that it may ask, and the task's conditions."""
         policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
         policy, costs = await asking.offered(policy)
         allowance = await self._allowances.allowance(policy, job, costs)
         waits = self._voters.waits(job, costs)
         conditions = Conditions(everyone=job.everyone, allowance=allowance, waits=waits)
-        return Terms(policy, costs, asking.limit(conditions))
+        again = frozenset(question.name for question in questions if question.key in known.again)
+        return Terms(policy, costs, asking.limit(conditions), again)
 
     async def _scores(
         self,
@@ -317,12 +323,14 @@ class _LookUp:
         task: the task's number.
         keys: the keys of the rounds of its questions.
         audit: whether chance keeps it blind.
+        studies: whether a student may vote on it.
     """
 
     project: str
     task: int
     keys: Sequence[RoundKey]
     audit: bool
+    studies: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +341,13 @@ class _Known:
         rounds: the stored rounds of its questions, by their latest counting.
         failed: whether it failed the last time.
         blind: whether it is kept blind: chance chose it, and no prediction of it was ever handed out.
+        again: the rounds that it lacks because labels changed, where a student may vote.
     """
 
     rounds: dict[RoundKey, Round]
     failed: bool
     blind: bool
+    again: Set[RoundKey] = frozenset()
 
 
 def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
@@ -351,11 +361,14 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
     stored = recounts.with_latest(connection, found)
     failed = projects.failed_among(connection, [(each.project, each.task) for each in wanted])
     shown = rounds.shown_among(connection, [(each.project, each.task) for each in wanted if each.audit])
+    open_keys = (key for each in wanted if each.studies for key in each.keys if key not in stored)
+    again = _chosen(connection, [*open_keys])
     return [
         _Known(
             {key: stored[key] for key in each.keys if key in stored},
             failed=(each.project, each.task) in failed,
             blind=each.audit and (each.project, each.task) not in shown,
+            again=again.intersection(each.keys),
         )
         for each in wanted
     ]

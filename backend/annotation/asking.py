@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -49,6 +50,9 @@ from camvo.policies.ensemble import Single
 from camvo.policies.policy import Conditions, Plan, Policy
 from camvo.student import STUDENT
 from camvo.twins import judge_pack, twins
+from camvo.typing import Votes
+
+_T = TypeVar("_T")
 
 COIN: Final = 0.02
 """The share of packed tasks whose models are asked singly, too."""
@@ -356,6 +360,17 @@ _LONG: Final = 4096
 """Characters of an answer from which it is read in a thread, so that other tasks go on meanwhile."""
 
 
+_LONG_VOTES: Final = 20_000
+"""Characters of all votes on a task from which they are weighed in a thread: those of some hundred spans."""
+
+
+async def weigh(votes: Votes, work: Callable[[], _T]) -> _T:
+    """What comes of the votes on a task; of long ones in a thread, so that other tasks go on meanwhile."""
+    if sum(len(vote) for answers in votes.values() for vote in answers.values()) < _LONG_VOTES:
+        return work()
+    return await asyncio.to_thread(work)
+
+
 class _Reading:
     """The votes in answers to a prompt; the latest answer is read once."""
 
@@ -386,6 +401,11 @@ async def _answer_of(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | Mo
     except ModelError as error:
         metrics.votes_missing.labels(model=arm, reason=error.code).inc()
         return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
+
+
+def _next_arms(policy: Policy, plan: Plan, replies: Replies) -> tuple[str, ...]:
+    """The arms that the policy names by the replies so far."""
+    return policy.ask(plan, replies.votes, confidences=replies.confidences)
 
 
 class Asking:
@@ -462,7 +482,8 @@ class Asking:
         replies = Replies(arms, beside, self.left_out, self.bounded)
         refused: BudgetExhaustedError | None = None
         number = 0
-        while asked := policy.ask(plan, replies.votes, confidences=replies.confidences):
+        next_arms = partial(_next_arms, policy, plan, replies)
+        while asked := await weigh(replies.votes, next_arms):
             # All replies are awaited even if one fails unexpectedly, so that no call is left running.
             asked = (*asked, *_to_check(self.job, asked, {*asked, *replies.arms, *replies.beside}))
             number += 1

@@ -115,11 +115,14 @@ class Terms:
         policy: the project's policy.
         costs: the expected price in $ of each arm that may be asked.
         conditions: the task's conditions.
+        again: the questions that are asked again because labels changed. What the student learnt of such
+            tasks is the label that they lose, so it is silent.
     """
 
     policy: Policy
     costs: Mapping[str, float]
     conditions: Conditions = ORDINARY
+    again: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,9 @@ class Planner:
             if await self._earlier.settle(key, kind, state, wanted=wanted):
                 state = await current()
             if studies and question.aggregation == LABEL_VOTE:
-                student.ask(self._students.current(key, state.texts.lessons), state, question)
+                silent = question.name in terms.again
+                taught = None if silent else self._students.current(key, state.texts.lessons)
+                student.ask(taught, state, question)
             observation = Observation(
                 state, context, question.options, question.aggregation, task=_task_name(question)
             )

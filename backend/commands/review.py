@@ -52,8 +52,7 @@ from camvo.policies.joint import Joint
 from camvo.scores import reviews
 from camvo.scores.reviews import NOTHING_SEEN, Candidate, Suggestion, TaughtBefore, teaches
 from camvo.student import without_silent_student
-from camvo.votes.labels import label_posterior
-from camvo.votes.ordered import has_vote_model
+from camvo.votes.labels import has_vote_model, label_posterior
 
 _CERTAIN: Final = 0.9
 """The score from which a vote is certain enough to dispute a human label."""

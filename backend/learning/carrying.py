@@ -35,7 +35,7 @@ from camvo.joint.places import place_patterns
 from camvo.state.contribution import Contribution
 from camvo.state.exploration import ExplorationRound, VotePattern, named_labels
 from camvo.state.state import State
-from camvo.votes.ordered import OrderedVote, has_vote_model
+from camvo.votes.labels import OrderedVote, has_vote_model
 from camvo.votes.registry import describe_aggregation
 from camvo.votes.relabelling import Relabelling
 

@@ -14,7 +14,7 @@ from backend.ledger.projects import Project
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.settings import Settings
 from backend.settings.mistakes import did_you_mean
-from camvo.votes.ordered import has_vote_model
+from camvo.votes.labels import has_vote_model
 
 _LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
 """Columns that are unchanged if Label Studio does not report them, or reports nothing in them."""

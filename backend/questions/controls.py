@@ -16,9 +16,8 @@ from backend.questions.redaction import RedactedText
 from backend.questions.xml import Element, Label, Tree, attribute, is_true
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.labels import ERRORS, LABEL_VOTE, MOST_STEPS, ErrorName, OrderedVote
 from camvo.votes.numbers import LARGEST_MAGNITUDE, NumericVote, OpenNumericVote, read_number, write_number
-from camvo.votes.ordered import ERRORS, MOST_STEPS, ErrorName, OrderedVote
 from camvo.votes.sets import SubsetVote, read_subset
 
 ResultItem = Mapping[str, Any]

@@ -18,7 +18,7 @@ from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
 from backend.questions.visibility import sight_of
 from backend.questions.xml import Element, Tree, attribute, targets
-from camvo.votes.ordered import has_vote_model
+from camvo.votes.labels import has_vote_model
 
 OWN_INSTRUCTIONS: Final = "camvo_instructions"
 """The attribute of a control with instructions for its question alone."""

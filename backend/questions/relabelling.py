@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from backend.questions.label_config import OWN_INSTRUCTIONS, LabelConfig
 from backend.questions.question import ConfigQuestion
 from backend.questions.spans import RegionChoices
-from backend.questions.xml import Element, Label, attribute, root_of, stored_name
+from backend.questions.xml import NESTED, Element, Label, attribute, root_of, stored_name
 from camvo.votes.relabelling import LabelMap, Relabelling
 
 _Value = TypeVar("_Value")
@@ -128,6 +128,41 @@ def read_change(
 def label_values(question: ConfigQuestion) -> tuple[str, ...]:
     """The labels that votes on a question name, in the order of the config; empty if it lists none."""
     return tuple(label.value for label in labels_of(question))
+
+
+def renamed_node(labels: Iterable[Label], old: str, new: str) -> dict[str, str]:
+    """What the labels below a node of a tree of labels are called once it has another name.
+
+    Args:
+        labels: the labels of a question.
+        old: the node, by its path or, if only one has that, by its own name.
+        new: its new name, with or without the same path.
+
+    Returns:
+        Label → its new name; empty if there is no such node, or several, or if it would move in the tree.
+    """
+    paths = {label.value: label.path for label in labels if label.path is not None}
+    between = {_separator(value, path) for value, path in paths.items() if len(path) > 1}
+    if len(between) != 1:
+        return {}
+    [separator] = between
+    nodes = {path[:depth] for path in paths.values() for depth in range(1, len(path) + 1)}
+    called = [node for node in nodes if separator.join(node) == old]
+    called = called or [node for node in nodes if node[-1] == old]
+    *above, name = new.split(separator)
+    if len(called) != 1 or tuple(above) not in {(), called[0][:-1]}:
+        return {}
+    [node] = called
+    return {
+        value: separator.join((*node[:-1], name, *path[len(node) :]))
+        for value, path in paths.items()
+        if path[: len(node)] == node
+    }
+
+
+def _separator(value: str, path: Sequence[str]) -> str:
+    """What stands between the names of a path."""
+    return value[len(path[0]) : value.index(path[1], len(path[0]))]
 
 
 def _full_map(question: ConfigQuestion, labels: LabelMap) -> dict[str, str | None]:
@@ -268,6 +303,9 @@ def restored_config(xml: str, earlier: str, fates: LabelFates) -> str:
 
 
 def _relabel_choices(control: Element, labels: LabelMap) -> None:
+    if any(next(choice.iterchildren("Choice"), None) is not None for choice in control.iter("Choice")):
+        _rename_nodes(control, labels)
+        return
     choices = list(control.iter("Choice", "Label"))
     seen = {label for label in map(stored_name, choices) if labels.get(label, label) == label}
     for choice in choices:
@@ -279,6 +317,28 @@ def _relabel_choices(control: Element, labels: LabelMap) -> None:
             choice.getparent().remove(choice)
             continue
         seen.add(new)
-        stored = "alias" if attribute(choice, "alias") else "value"
-        for key in [key for key in choice.attrib if key.lower() == stored]:
-            choice.set(key, new)
+        _rename(choice, new)
+
+
+def _rename_nodes(control: Element, labels: LabelMap) -> None:
+    """Rename nodes of a tree of choices. Other changes of a tree are left to the caller's label config."""
+    separator = control.get("pathSeparator") or NESTED
+    names: dict[Element, set[str]] = {}
+    for choice in control.iter("Choice"):
+        if next(choice.iterchildren("Choice"), None) is not None:
+            continue
+        nodes = [*reversed(list(choice.iterancestors("Choice"))), choice]
+        path = [stored_name(node) for node in nodes]
+        old = separator.join(path)
+        new = (labels.get(old, old) or old).split(separator)
+        for node, name in zip(nodes, new if len(new) == len(path) else path, strict=True):
+            names.setdefault(node, set()).add(name)
+    for node, called in names.items():
+        if len(called) == 1:
+            _rename(node, *called)
+
+
+def _rename(choice: Element, name: str) -> None:
+    stored = "alias" if attribute(choice, "alias") else "value"
+    for key in [key for key in choice.attrib if key.lower() == stored]:
+        choice.set(key, name)

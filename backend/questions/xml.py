@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from backend.errors import BadLabelConfigError
 
@@ -91,6 +91,10 @@ def child_labels(element: Element) -> tuple[Label, ...]:
     return tuple(
         Label(stored_name(choice), visible_name(choice), _hint(choice)) for choice in _child_choices(element)
     )
+
+
+NESTED: Final = " / "
+"""Between the names of a path, unless the control says otherwise."""
 
 
 def leaf_labels(element: Element, separator: str) -> tuple[Label, ...]:

@@ -356,6 +356,8 @@ def _status() -> Response:
     live, asked = read_live(_environment()), request.args.get("project")
     guarded = _environment().basic_auth_user is not None
     with _runtime().ledger.read() as connection:
+        if asked is not None:
+            _asked_projects(connection)  # a page without it would say that no project has come up yet
         report = build_report(
             connection,
             _runtime().settings,

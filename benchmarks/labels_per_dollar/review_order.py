@@ -27,8 +27,8 @@ from camvo.policies.named import policy_by_name
 from camvo.replays.measures import mean_interval
 from camvo.replays.replay import VotesTable, replay
 from camvo.scores import calibration, reviews
-from camvo.scores.panel import Panel
 from camvo.scores.reviews import Candidate
+from camvo.scores.scorer import Panel
 from camvo.typing import Array
 
 BATCH = 25

@@ -30,11 +30,10 @@ from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, quick_prices
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
-from camvo.joint.readings import Doubt
 from camvo.joint.skills import ContextSkills
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
-from camvo.joint.votes_fit import VotesFit, as_people_prefer, correction, fit_votes_and_student
+from camvo.joint.votes_fit import Doubt, VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known, weighted_median
 from camvo.state.contribution import LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
@@ -395,7 +394,8 @@ class JointFit:
             sure = _with_contexts(
                 _fit(certain, latest, labels, arms, shortlist, grades, others_rare, losses), contexts
             )
-            return fit if sure.contexts is None else sure
+            # Skills by context explain why arms agree; what a text says of its label fits both readings.
+            return sure if sure.contexts is not None and sure.contexts.skilled else fit
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
         silent = JointFit.fit(
             evidence, latest, options, others, grades, contexts, rare=rare, losses=losses, earlier=earlier

@@ -1,8 +1,22 @@
 """One question's fit where labels are ordered: the same parts as :mod:`camvo.joint.joint_fit`, for a scale.
 
-Votes are predicted by :mod:`camvo.joint.scale_votes` and read by :mod:`camvo.joint.scale_readings`. The
-answer is the label with the least expected error, and stopping is worth 1 − that error in steps of the scale:
-a step less is worth a right label.
+The answer is the label with the least expected error, and stopping is worth 1 − that error in steps of the
+scale: a step less is worth a right label.
+
+**Votes** have a model of their own (:class:`ScaleVotes`). An item has a level among the M labels, which is
+what its votes have in common. Given it, arms vote independently: arm k says the label nearest to level +
+bias + noise, whose spread is its own, or the same on half of the scale or on the reversed one. Its
+confusion matrix is that of the bias and the spread where it has few votes, and its own where it has many.
+Which label is right is another question, because the level where models agree need not be that of people.
+
+**Readings** (:class:`ScaleReadings`) answer it: a vote pulls the answer to its own place on the scale. With
+d the distance from a vote to a label in steps, log P(label | votes) = −Σ_k w_k·d_k + terms. Without human
+labels there are no terms and w_k follows from how far arm k usually is from the median of the others, so
+the most probable label is nearly their weighted median. An arm's bias is not corrected then: where models
+differ, votes do not show who is right, and on real ratings such corrections lose more than they gain. Only
+an arm that clearly reads the scale backwards is turned round. Human labels add an exponent, and where they
+prove it a correction of each w_k, a bias for each arm, one for all arms, and a term for each label (a
+conditional logit). A vote that is missing counts as what the model of votes expects it to be.
 """
 
 from __future__ import annotations
@@ -15,20 +29,256 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import ndtr
 
 from camvo.joint.beliefs import Beliefs, form_ordered_beliefs
 from camvo.joint.conventions import Conventions
 from camvo.joint.grades import NOT_SURE, SureVotes
 from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.lattice import most_arms, vote_lattice
-from camvo.joint.scale_readings import ScaleReadings
-from camvo.joint.scale_votes import ScaleVotes
 from camvo.joint.votes import Rows, VoteRows
-from camvo.numerics.small import weighted_median
+from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_proven_logit
+from camvo.numerics.small import EPSILON, weighted_median
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import UNASKED, PatternCounts
 from camvo.typing import Array
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import OrderedVote
+
+_STEPS: Final = 30
+_PULL: Final = 15.0
+"""How many votes on items of one level the bias and the spread count as."""
+
+_STRAY: Final = 0.02
+"""The share of votes that fall on any label."""
+
+_BIASES, _SPREADS = 9, 9
+_SLOPES: Final = (1.0, 0.5, -1.0)
+_SLOPE_LOGS: Final = (0.0, -2.0, -4.0)
+"""The log-prior of each slope: few arms use the middle of the scale only, fewer read it backwards."""
+
+_USUAL_BIAS, _USUAL_SPREAD, _SPREAD_LOG = 0.17, 0.27, 0.5
+"""The prior of a bias and of a spread, as shares of the scale's length, and the deviation of log-spreads."""
+
+_LEVEL_ROUNDS: Final = 10.0
+"""How many rounds the prior counts as that all levels are as frequent."""
+
+_START: Final = 0.7
+"""The spread, in steps, of the levels around the mean vote from which the fit starts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaleVotes:
+    """A fitted model of the votes of K arms on a scale of M labels.
+
+    Attributes:
+        confusions: the probability of each vote at each level, shape (K, M, M), levels first.
+        share: the share of items at each level, shape (M,).
+    """
+
+    confusions: Array
+    share: Array
+
+    def levels(self, rows: Rows) -> tuple[Array, Array]:
+        """The probability of each level, shape (P, M), and the votes' log-probability, shape (P,)."""
+        logs = np.tile(np.log(self.share), (len(rows), 1))
+        for confusion, votes in zip(np.log(self.confusions), rows.T, strict=True):
+            cast = votes >= 0
+            logs[cast] += confusion.T[votes[cast]]
+        top = logs.max(axis=1, keepdims=True)
+        mass = np.exp(logs - top)
+        sums = mass.sum(axis=1, keepdims=True)
+        return mass / sums, (np.log(sums) + top)[:, 0]
+
+    def expected(self, rows: Rows) -> Array:
+        """The probability of each vote, shape (P, K, M): 1 for a vote that was cast."""
+        levels, _ = self.levels(rows)
+        labels = np.arange(len(self.share))
+        expected = np.einsum("pz,kzv->pkv", levels, self.confusions)
+        return np.where((rows >= 0)[:, :, None], rows[:, :, None] == labels, expected)
+
+    @classmethod
+    def fit(cls, rows: Rows, counts: Array, labels: int) -> ScaleVotes:
+        """Fit the model by EM to votes alone: positions on the scale, shape (P, K), and how often each."""
+        said = rows[:, :, None] == np.arange(labels)
+        cast = np.maximum(said.sum(axis=(1, 2)), 1)
+        centre = (said @ np.arange(labels)).sum(axis=1) / cast
+        levels = np.exp(-0.5 * ((np.arange(labels) - centre[:, None]) / _START) ** 2)
+        levels /= levels.sum(axis=1, keepdims=True)
+        model = cls(np.zeros(0), np.zeros(0))
+        for _ in range(_STEPS):
+            weight = levels * counts[:, None]
+            by_level = np.moveaxis(np.tensordot(weight, said.astype(np.float64), axes=(0, 0)), 0, 1)
+            share = weight.sum(axis=0) + _LEVEL_ROUNDS / labels
+            model = cls(_confusions(by_level), share / share.sum())
+            levels, _ = model.levels(rows)
+        return model
+
+
+def _confusions(counts: Array) -> Array:
+    """Each arm's confusion matrix from its votes by level, shapes (K, M, M)."""
+    shapes, logs = _shapes(counts.shape[1])
+    fit = np.tensordot(counts, np.log(shapes), axes=((1, 2), (1, 2))) + logs
+    weight = np.exp(fit - fit.max(axis=1, keepdims=True))
+    prior = np.tensordot(weight / weight.sum(axis=1, keepdims=True), shapes, axes=(1, 0))
+    pulled = counts + _PULL * prior
+    return np.asarray(pulled / pulled.sum(axis=2, keepdims=True), dtype=np.float64)
+
+
+@lru_cache(maxsize=16)
+def _shapes(labels: int) -> tuple[Array, Array]:
+    """Confusion matrices by slope, bias and spread, shape (G, M, M), and their log-prior, shape (G,)."""
+    length, levels = labels - 1.0, np.arange(labels)
+    middle, cuts = length / 2.0, np.arange(labels - 1) + 0.5
+    shapes, logs = [], []
+    for slope, log_slope in zip(_SLOPES, _SLOPE_LOGS, strict=True):
+        for bias in np.linspace(-0.5, 0.5, _BIASES) * length:
+            for spread in np.geomspace(0.08, 1.3, _SPREADS) * length:
+                centre = middle + slope * (levels - middle) + bias
+                below = ndtr((cuts - centre[:, None]) / spread)
+                votes = np.diff(below, axis=1, prepend=0.0, append=1.0)
+                shapes.append((1.0 - _STRAY) * votes + _STRAY / labels)
+                usual = np.log(spread / (_USUAL_SPREAD * length)) / _SPREAD_LOG
+                logs.append(log_slope - 0.5 * (bias / (_USUAL_BIAS * length)) ** 2 - 0.5 * usual**2)
+    return np.maximum(np.array(shapes), EPSILON), np.array(logs)
+
+
+_TEMPER: Final = 0.3
+"""The weight of a vote in units of one over its usual distance: arms err together, so each counts less."""
+
+_PULL_OF_TERMS: Final = 60.0
+"""How many rounds pull an arm's usual distance to the mean of all arms."""
+
+_LEAST, _MOST_WEIGHT = 0.05, 3.0
+_REVERSED: Final = 0.6
+"""An arm reads the scale backwards if turning its votes round leaves less than this part of its distance."""
+
+_ERRORS: Final = 2.0
+"""By how many standard errors that must be so."""
+
+_ALL, _ARM, _ALL_BIAS, _ARM_BIAS, _LABEL = 8.0, 16.0, 1.0, 4.0, 5.0
+"""The precisions of the prior: of the exponent of the whole reading, around 1, and of each arm's deviation
+from it; of the bias of all arms, and of each arm's; and of each label's term."""
+
+_PROVEN: Final = 0.5
+"""By how many standard errors all terms but the exponent must predict held-out labels better."""
+
+_LEAST_EXPONENT: Final = 1.0 / 3.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaleReadings:
+    """How votes of K arms on M ordered labels are read.
+
+    Attributes:
+        places: the place of each vote of each arm on the scale, shape (K, M): its own, or the opposite one.
+        weights: w, shape (K,).
+        biases: what each arm's vote adds to the labels above it and takes from those below, shape (K,).
+        labels: what is added to the log-probability of each label, shape (M,).
+        exponent: the part of all that which human labels leave: votes are less sure than they seem.
+        count: the number of human labels.
+    """
+
+    places: NDArray[np.int64]
+    weights: Array
+    biases: Array
+    labels: Array
+    exponent: float = 1.0
+    count: int = 0
+
+    @property
+    def reversed(self) -> NDArray[np.bool_]:
+        """Which arms read the scale backwards, shape (K,)."""
+        return np.asarray(self.places[:, 0] > 0)
+
+    def right(self, votes: Array) -> Array:
+        """The probability of each label, shape (P, M), given that of each vote, shape (P, K, M)."""
+        near, above = self._pulls(votes)
+        logs = near @ self.weights + above @ self.biases + self.labels
+        mass = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(mass / mass.sum(axis=1, keepdims=True), dtype=np.float64)
+
+    def without_exponent(self, right: Array) -> Array:
+        """Probabilities as plans of whom to ask use them.
+
+        Arms make errors in common, which more votes do not reduce. So plans leave the exponent out, but for
+        what is below a third.
+        """
+        sharp = right ** (1.0 / max(self.exponent, _LEAST_EXPONENT))
+        return np.asarray(sharp / sharp.sum(axis=1, keepdims=True), dtype=np.float64)
+
+    def _pulls(self, votes: Array) -> tuple[Array, Array]:
+        """How near each label is to each vote, and on which side of it, shapes (P, M, K)."""
+        apart = np.arange(len(self.labels)) - self.places[:, :, None]
+        near = np.einsum("pkv,kvz->pzk", votes, -np.abs(apart))
+        return near, np.einsum("pkv,kvz->pzk", votes, np.sign(apart))
+
+    @classmethod
+    def of_votes(cls, rows: Rows, counts: Array, labels: int) -> ScaleReadings:
+        """The reading without human labels, from rounds that asked all arms: positions, shape (P, K)."""
+        arms = rows.shape[1]
+        places = np.tile(np.arange(labels), (arms, 1))
+        far = np.full(arms, _unknown(labels))
+        total = float(counts.sum())
+        if total and arms > 1:
+            for arm in range(arms):
+                places[arm], far[arm] = _place(rows[:, arm], np.delete(rows, arm, axis=1), counts, labels)
+        mean = max(float(far.mean()), _LEAST)
+        usual = np.maximum((total * far + _PULL_OF_TERMS * mean) / (total + _PULL_OF_TERMS), _LEAST)
+        weights = np.minimum(_TEMPER * mean / usual**2, _MOST_WEIGHT)
+        return cls(places, weights, np.zeros(arms), np.zeros(labels))
+
+    def taught(self, votes: Array, truth: NDArray[np.int64]) -> ScaleReadings:
+        """The reading that human labels correct: by an exponent, and by terms if they prove these.
+
+        Args:
+            votes: the probability of each vote, shape (n, K, M).
+            truth: the positions of the human labels, shape (n,).
+        """
+        rounds, arms, labels = votes.shape
+        near, above = (pull * self.weights for pull in self._pulls(votes))
+        alike = np.broadcast_to(np.eye(labels), (rounds, labels, labels))
+        parts = (near.sum(axis=2, keepdims=True), near, above.sum(axis=2, keepdims=True), above, alike)
+        sizes = (1, arms, 1, arms, labels)
+        mean, precision = np.zeros(sum(sizes)), np.repeat((_ALL, _ARM, _ALL_BIAS, _ARM_BIAS, _LABEL), sizes)
+        mean[0] = 1.0
+        design = sparse.csr_matrix(np.concatenate(parts, axis=2).reshape(rounds * labels, -1))
+        chosen = (np.arange(labels) == truth[:, None]).reshape(-1)
+        choices = ChoiceSets(design, np.arange(rounds) * labels, chosen)
+        terms = np.arange(len(mean)) > 0
+        found = fit_proven_logit(choices, NormalPrior(mean, precision), terms, (1.0,), _PROVEN)
+        exponent, by_arm, bias, biases, by_label = np.split(found, np.cumsum(sizes[:-1]))
+        return replace(
+            self,
+            weights=self.weights * (exponent + by_arm),
+            biases=self.weights * (bias + biases),
+            labels=by_label,
+            exponent=float(exponent[0]),
+            count=rounds,
+        )
+
+
+def _unknown(labels: int) -> float:
+    """The usual distance of an arm from the others before they have voted together."""
+    return (labels - 1) / 6.0
+
+
+def _place(votes: Rows, others: Rows, counts: Array, labels: int) -> tuple[NDArray[np.int64], float]:
+    """The places of an arm's votes, shape (M,), and their mean distance from the median of the others."""
+    forward = np.arange(labels)
+    seen = (votes >= 0) & (others >= 0).any(axis=1) & (counts > 0.0)
+    if not seen.any():
+        return forward, _unknown(labels)
+    weight, said = counts[seen] / counts[seen].sum(), votes[seen]
+    median = np.nanmedian(np.where(others[seen] >= 0, others[seen], np.nan), axis=1)
+    ahead, back = np.abs(said - median), np.abs(labels - 1 - said - median)
+    gain = _REVERSED * ahead - back
+    mean = float(weight @ gain)
+    error = np.sqrt(float(weight @ (gain - mean) ** 2) / counts[seen].sum())
+    if mean > _ERRORS * error:
+        return forward[::-1], float(weight @ back)
+    return forward, float(weight @ ahead)
+
 
 _PARTIAL_ROUNDS: Final = 300.0
 """Rounds that stopped early count at most as this many rounds, as in :mod:`camvo.joint.votes_fit`."""

@@ -151,9 +151,10 @@ def fit_proven_logit(
     """
     proven = math.inf
     if len(choices.starts) >= 2 * _FOLDS:
-        best = _held_out(choices, prior, corrections, proven)
+        folds = _folds(choices)
+        best = _held_out(folds, prior, corrections, proven)
         for tightness in tightnesses:
-            looser = _held_out(choices, prior, corrections, tightness)
+            looser = _held_out(folds, prior, corrections, tightness)
             gain = looser - best
             if gain.sum() > errors * math.sqrt(len(gain)) * gain.std(ddof=1):
                 proven, best = tightness, looser
@@ -170,23 +171,30 @@ def fit_averaged_logit(
     """
     if len(choices.starts) < 2 * _FOLDS:
         return _fit(choices, prior, corrections, math.inf)
-    ways = (math.inf, *tightnesses)
-    likelihoods = np.array([_held_out(choices, prior, corrections, way).sum() for way in ways])
+    ways, folds = (math.inf, *tightnesses), _folds(choices)
+    likelihoods = np.array([_held_out(folds, prior, corrections, way).sum() for way in ways])
     fits = [_fit(choices, prior, corrections, way) for way in ways]
     return np.asarray(
         np.average(fits, axis=0, weights=np.exp(likelihoods - likelihoods.max())), dtype=np.float64
     )
 
 
+def _folds(choices: ChoiceSets) -> list[tuple[ChoiceSets, ChoiceSets]]:
+    """The rounds without those of each fold, and those of the fold."""
+    fold = np.arange(len(choices.starts)) % _FOLDS
+    return [(choices.select(fold != held), choices.select(fold == held)) for held in range(_FOLDS)]
+
+
 def _held_out(
-    choices: ChoiceSets, prior: NormalPrior, corrections: NDArray[np.bool_], tightness: float
+    folds: Sequence[tuple[ChoiceSets, ChoiceSets]],
+    prior: NormalPrior,
+    corrections: NDArray[np.bool_],
+    tightness: float,
 ) -> Array:
     """The log-probability of each round's chosen candidate by a fit to the other folds, shape (n,)."""
-    fold = np.arange(len(choices.starts)) % _FOLDS
-    likelihoods = np.zeros(len(fold))
-    for held in range(_FOLDS):
-        coefficients = _fit(choices.select(fold != held), prior, corrections, tightness)
-        likelihoods[fold == held] = choices.select(fold == held).log_likelihoods(coefficients)
+    likelihoods = np.zeros(sum(len(held.starts) for _, held in folds))
+    for number, (others, held) in enumerate(folds):
+        likelihoods[number::_FOLDS] = held.log_likelihoods(_fit(others, prior, corrections, tightness))
     return likelihoods
 
 

@@ -45,8 +45,7 @@ from camvo.stages.stages import (
 from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
-from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 from camvo.votes.registry import can_stop_early
 from camvo.votes.spans import SpanVote
 

@@ -38,8 +38,7 @@ from camvo.state.state import State, check_contexts
 from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
-from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 
 MOST_ROUNDS: Final = 5000
 """The largest number of kept rounds that a fit reads: the latest ones."""

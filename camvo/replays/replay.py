@@ -25,8 +25,7 @@ from camvo.student import STUDENT, StudentVote, TaughtText, hashed_ngrams, teach
 from camvo.twins import once_each
 from camvo.typing import Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 
 
 @dataclass(frozen=True, slots=True, eq=False)

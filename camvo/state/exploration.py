@@ -197,8 +197,9 @@ class ExplorationRound:
     def to_list(self) -> list[Any]:
         """The value as plain JSON."""
         more: dict[str, Any] = {"chosen": True} if self.chosen else {}
-        if self.places:
-            more["places"] = [place.to_list() for place in self.places]
+        if self.places:  # a text may have a thousand, all of the same arms
+            arms, _, marks = self.places[0].to_list()
+            more["places"] = [arms, [list(place.groups) for place in self.places], marks]
         promise = [] if self.promised is None and not more else [self.promised]
         return [*self.pattern.to_list(), self.right, *promise, *([more] if more else [])]
 
@@ -206,7 +207,8 @@ class ExplorationRound:
     def from_list(cls, data: list[Any]) -> ExplorationRound:
         """Inverse of :meth:`to_list`."""
         promised, more = data[4] if len(data) > 4 else None, data[5] if len(data) > 5 else {}
-        places = tuple([VotePattern.from_list(place) for place in more.get("places", ())])
+        arms, of_places, marks = more.get("places", ([], [], False))
+        places = tuple([VotePattern.from_list([arms, groups, marks]) for groups in of_places])
         return cls(VotePattern.from_list(data[:3]), data[3], promised, places, more.get("chosen", False))
 
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation, Ballot
-from camvo.votes.labels import LabelVote
+from camvo.votes.labels import LabelVote, OrderedVote, has_vote_model
 from camvo.votes.numbers import NumericVote, OpenNumericVote
-from camvo.votes.ordered import OrderedVote, has_vote_model
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote

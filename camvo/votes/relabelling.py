@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Aggregation
-from camvo.votes.labels import LabelVote
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import LabelVote, OrderedVote
 from camvo.votes.sets import SubsetVote, read_subset
 from camvo.votes.spans import SpanVote, read_spans, write_spans
 

@@ -6,8 +6,11 @@ Nothing is asked: rounds and answers are stored as they would be after the fact.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from stored_rounds import PROJECT, a_key, a_round
 
@@ -81,6 +84,16 @@ class BlindProject:
                 rounds.set_human(connection, round_.id, label, reward)
                 said = {} if reward is None else {task: reward}
                 blind_tasks.record_answer(connection, round_, round_.id, said, label or "")
+
+    @contextmanager
+    def copied(self, path: Path) -> Iterator[BlindProject]:
+        """The same project in a copy of its SQLite ledger."""
+        with self.ledger.read() as connection, closing(sqlite3.connect(path)) as target:
+            connection.connection.driver_connection.backup(target)  # type: ignore[union-attr]
+        with closing(Ledger(f"sqlite:///{path}")) as ledger:
+            copy = BlindProject.__new__(BlindProject)
+            copy.ledger, copy.audit, copy.rounds = ledger, self.audit, dict(self.rounds)
+            yield copy
 
     def shares(self) -> SharesReport | None:
         with self.ledger.read() as connection:

@@ -13,7 +13,7 @@ from backend.learning.label_schemes import Concern, Transition
 from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
 from backend.ledger.projects import Schemes
 from backend.questions import ConfigQuestion
-from backend.questions.relabelling import LabelFates, label_values
+from backend.questions.relabelling import LabelFates, label_values, labels_of, renamed_node
 from backend.server.status import formats
 from camvo.votes.relabelling import Relabelling
 
@@ -76,6 +76,7 @@ class _Fates:
             )
         names = before if wanted.control is None else [wanted.control]
         self._labels = {name: label_values(before[name]) for name in names}
+        self._trees = {name: labels_of(before[name]) for name in names}
 
     def read(self) -> LabelFates:
         """What becomes of labels."""
@@ -144,7 +145,9 @@ class _Fates:
     def _changes(self) -> Iterator[tuple[str, str, list[str], str | None]]:
         for text in self._wanted.renames:
             old, new = self._split("--rename", text)
-            yield "--rename", text, [old], new
+            below = [found for tree in self._trees.values() if (found := renamed_node(tree, old, new))]
+            for label, called in (below[0] if len(below) == 1 else {old: new}).items():
+                yield "--rename", text, [label], called
         for text in self._wanted.merges:
             old, new = self._split("--merge", text)
             yield "--merge", text, self._listed(old), new

@@ -20,7 +20,7 @@ from camvo.replays import measures
 from camvo.replays.replay import Trace, VotesTable
 from camvo.subsets.oracle import MOST_ARMS
 from camvo.typing import Array
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import OrderedVote
 
 _NUMBERS: Final = ("share", "threshold")
 """Parameters that follow the policy's name, as in ``random:0.3``."""

@@ -35,8 +35,8 @@ from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weigh
 from camvo.replays.replay import VotesTable
 from camvo.student import STUDENT
 from camvo.typing import Array
+from camvo.votes.labels import ERRORS, OrderedVote
 from camvo.votes.numbers import read_number
-from camvo.votes.ordered import ERRORS, OrderedVote
 
 _COLUMNS = (
     ("accuracy", "right\n%", 1, 100.0),

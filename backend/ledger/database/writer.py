@@ -369,6 +369,7 @@ class Writer:
         self._ledger, self._batch, self._give_way, self._spare = ledger, batch, give_way, spare
         self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
+        self._at_once = threading.Event()  # ends the gathering
         self._closed = False
         self._closing = threading.Lock()  # no job may be queued behind the None that ends the thread
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
@@ -419,6 +420,7 @@ class Writer:
             self._jobs.put(job)
         if job.urgent:
             self._urgent_arrived = True
+            self._at_once.set()
 
     async def run(self, function: Callable[[Connection], _T]) -> _T:
         """Await :meth:`submit` on an event loop; the function runs even if the caller is cancelled."""
@@ -457,6 +459,7 @@ class Writer:
             if not self._closed:
                 self._closed = True
                 self._jobs.put(None)
+                self._at_once.set()
         await_end(self._thread, _LAST_WRITES)
         if self._spare is not None:
             self._spare.give_up()
@@ -467,8 +470,9 @@ class Writer:
         gathers_until = -math.inf
         while not closed or any(waiting.values()):
             closed = self._collect(waiting, block=not closed and not any(waiting.values())) or closed
-            while not closed and not waiting[True] and (pause := gathers_until - time.monotonic()) > 0.0:
-                closed = self._collect(waiting, block=True, timeout=pause)
+            if not closed and not waiting[True] and (pause := gathers_until - time.monotonic()) > 0.0:
+                self._at_once.wait(pause)  # the queue would wake this thread for every function
+                closed = self._collect(waiting, block=False)
             # Urgent jobs go first, but two urgent transactions never follow each other while others wait.
             urgent = bool(waiting[True]) and not (urgent and waiting[False])
             jobs = waiting[urgent]
@@ -482,13 +486,12 @@ class Writer:
                 ended = time.monotonic()
                 gathers_until = ended + max(_PAUSE, min(ended - began, _MOST_PAUSE))
 
-    def _collect(
-        self, waiting: Mapping[bool, deque[_WriteJob]], *, block: bool, timeout: float | None = None
-    ) -> bool:
+    def _collect(self, waiting: Mapping[bool, deque[_WriteJob]], *, block: bool) -> bool:
         """Sort the submitted jobs by urgency; return whether the writer was closed behind them."""
         self._urgent_arrived = False
+        self._at_once.clear()
         try:
-            while (job := self._jobs.get(block=block, timeout=timeout)) is not None:
+            while (job := self._jobs.get(block=block)) is not None:
                 waiting[job.urgent].append(job)
                 block = False
         except queue.Empty:

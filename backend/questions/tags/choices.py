@@ -29,8 +29,6 @@ from backend.questions.tags import span_labels
 from backend.questions.visibility import sight_of
 from backend.questions.xml import Element, Label, Tree, attribute, is_true, targets
 
-_SEPARATOR = " / "
-
 
 def _obstacle(element: Element, tree: Tree) -> str | None:
     """Return why this Choices cannot be voted on, or ``None``."""
@@ -70,7 +68,7 @@ def _mode(element: Element) -> str:
 
 def _labels(element: Element) -> tuple[Label, ...]:
     if is_true(element, "allowNested"):
-        return xml.leaf_labels(element, _SEPARATOR)
+        return xml.leaf_labels(element, xml.NESTED)
     return xml.child_labels(element)
 
 

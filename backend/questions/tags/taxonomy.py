@@ -37,4 +37,4 @@ TAG: Final = ControlTag(_obstacle, _read_control)
 
 
 def _labels(element: Element) -> tuple[Label, ...]:
-    return xml.leaf_labels(element, element.get("pathSeparator") or " / ")
+    return xml.leaf_labels(element, element.get("pathSeparator") or xml.NESTED)

@@ -247,6 +247,7 @@ def _project_report(
     questions = question_reports(source, rounds)
     current = [question for question in questions if question.current]
     pool = own_settings.arms if around.configured else tuple(MissingVotes(connection, key, None).of_models())
+    embedded = {model.name for model in own_settings.models if model.is_embedded}
     models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
     label_studio = label_studio_address(stored, around.label_studio)
     report = ProjectReport(
@@ -267,7 +268,7 @@ def _project_report(
                 progress.predicted,
                 lambda model, audit: Share.of([labels_beside(connection, key, model, audit=audit)]),
             ),
-            nominal=around.configured and all(model.is_embedded for model in own_settings.models),
+            nominal=bool(pool) and embedded.issuperset(pool),
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)
             else None,

@@ -74,7 +74,7 @@ from camvo.replays.measures import scale_quality
 from camvo.scores.reviews import ExampleTrial
 from camvo.student import STUDENT
 from camvo.votes import registry
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import OrderedVote
 
 HISTOGRAM = 20
 """Number of bars of the histogram of scores."""

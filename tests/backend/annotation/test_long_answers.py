@@ -28,3 +28,16 @@ def test_the_event_loop_goes_on_while_a_long_answer_is_read(monkeypatch: pytest.
 
     monkeypatch.setattr(asking, "votes_in", read)
     assert asyncio.run(read_and_go_on()) == {"mood": "Glad"}
+
+
+def test_the_event_loop_goes_on_while_votes_with_many_spans_are_weighed() -> None:
+    went_on = threading.Event()
+
+    async def weigh_and_go_on() -> bool:
+        votes = {arm: {"names": '[0, 5, "PER"], ' * 1_000} for arm in ("red", "green")}
+        weighing = asyncio.create_task(asking.weigh(votes, lambda: went_on.wait(30.0)))
+        await asyncio.sleep(0)
+        went_on.set()
+        return await weighing
+
+    assert asyncio.run(weigh_and_go_on())

@@ -15,6 +15,7 @@ from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend import upkeep
+from backend.annotation import annotator
 from backend.errors import ConfigError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import decompress
@@ -81,6 +82,20 @@ def test_a_taught_student_votes_for_nothing(backend: Backend) -> None:
     assert round_.cost_usd == pytest.approx(backend.rounds(1)[0].cost_usd)
     assert round_.plan["arms"][STUDENT]["cost"] == 0.0
     assert taught(backend)[-1] == (hashed_ngrams(GREY), "Glad"), "the student is no witness"
+
+
+def test_a_student_is_silent_about_a_task_that_is_asked_again_because_labels_changed(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.predict(task(1, text="Nothing of note"))
+    teach(backend, 400)
+    backend.predict(task(2, text="Nothing of note either"))
+    wait_until_taught(backend)
+    monkeypatch.setattr(annotator, "asked_before_labels_changed", lambda *of: {(3, "mood")})
+    backend.predict(task(3, text=GREY), task(4, text=SUNNY))
+    assert backend.rounds(3)[0].votes.get(STUDENT) is None
+    assert backend.rounds(4)[0].votes[STUDENT] == "Glad"
+    assert (hashed_ngrams(GREY), "Glad") in taught(backend), "it learns from the task all the same"
 
 
 def raw(backend: Backend, column: Column[Any]) -> list[Any]:

@@ -29,6 +29,7 @@ from backend.ledger.events import ProjectEvents
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes
 from backend.ledger.rounds import ProjectRounds, QuestionRounds
+from backend.questions import parse_label_config
 from backend.testing import Reply
 from backend.upkeep import problems
 from camvo.state.contribution import Contribution
@@ -789,3 +790,52 @@ def test_a_question_under_a_condition_follows_the_label_that_it_names(folder: La
     [now] = outputs(folder, after)
     assert folder.server.count() == calls
     assert (now["camvo_label_mood"], now["camvo_label_why"]) == ("Low", before["camvo_label_why"])
+
+
+def tree(*nodes: str) -> str:
+    """A label config with a Taxonomy: ``above/below`` for each leaf."""
+    above: dict[str, list[str]] = {}
+    for node in nodes:
+        above.setdefault(node.split("/")[0], []).append(node.split("/")[1])
+    choices = "".join(
+        f'<Choice value="{name}">{"".join(f"""<Choice value="{leaf}"/>""" for leaf in leaves)}</Choice>'
+        for name, leaves in above.items()
+    )
+    taxonomy = f'<Taxonomy name="label" toName="t" maxUsages="1">{choices}</Taxonomy>'
+    return f'<View><Text name="t" value="$text"/>{taxonomy}</View>'
+
+
+@pytest.mark.parametrize(
+    ("rename", "after"),
+    [
+        ("Mood=Feeling", ("Feeling/Glad", "Feeling/Sad", "State/Calm")),
+        ("Sad=Low", ("Mood/Glad", "Mood/Low", "State/Calm")),
+        ("Mood / Sad=Mood / Low", ("Mood/Glad", "Mood/Low", "State/Calm")),
+    ],
+)
+def test_a_node_of_a_tree_is_renamed_by_its_name_or_its_path(
+    tmp_path: Path, rename: str, after: tuple[str, ...]
+) -> None:
+    before = ("Mood/Glad", "Mood/Sad", "State/Calm")
+    path_of = {path.split("/")[1]: path.replace("/", " / ") for path in before}
+
+    def of_tree(body: dict[str, Any]) -> Reply:
+        kind = next(kind for kind in TRUTH if f"{kind} " in prompt_of(body).split("text:")[-1])
+        return Reply.says({"label": path_of[TRUTH[kind]]})
+
+    with opened_folder(tmp_path) as folder:
+        folder.server.script = of_tree
+        folder.table("sun 1", "rain 1", "fog 1")
+        folder.label(label_config=tree(*before), labels=(), text_column=None)
+        asked = folder.server.count()
+        changed(folder, renames=[rename])
+        folder.label(label_config=tree(*after), labels=(), text_column=None)
+        named = [row["camvo_label"] for row in folder.rows()]
+        assert named == [path.replace("/", " / ") for path in after]
+        assert folder.server.count() == asked
+
+
+def test_a_name_that_several_nodes_of_a_tree_have_renames_none_of_them() -> None:
+    questions = parse_label_config(tree("Animal/Dog", "Animal/Cat", "Plant/Dog")).questions
+    with pytest.raises(ConfigError, match="no question has this label"):
+        LabelChanges(renames=["Dog=Hound"]).fates({question.name: question for question in questions})

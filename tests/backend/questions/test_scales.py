@@ -7,8 +7,8 @@ import pytest
 from backend.commands.check import config_facts
 from backend.questions import parse_label_config
 from backend.settings import ModelSettings, Settings
+from camvo.votes.labels import OrderedVote
 from camvo.votes.numbers import NumericVote, OpenNumericVote
-from camvo.votes.ordered import OrderedVote
 
 TEXT = '<Text name="text" value="$text"/>'
 MOODS = '<Choice value="Poor" alias="p"/><Choice value="Fair"/><Choice value="Good"/>'

@@ -68,7 +68,7 @@ def test_a_query_without_a_project_is_refused_with_a_cure(backend: Backend, path
     }
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*PATHS, "/status"])
 def test_a_project_that_the_ledger_does_not_know_is_refused_with_a_cure(backend: Backend, path: str) -> None:
     answer = backend.client.get(f"{path}?project=nobody")
     body = answer.get_json()

@@ -112,7 +112,10 @@ def test_without_access_to_label_studio_it_says_what_to_set(tmp_path: Path) -> N
     environment = {"basic_auth_user": "ada", "basic_auth_pass": "pässword"}
     with Backend(tmp_path, SCRIPT, environment=environment) as backend:
         backend.post("/predict", predict([task(1)], Project()), **AUTH)
-        found = backend.app.test_client().get("/status/task?project=7&task=1", **AUTH).get_json()
+        client, path = backend.app.test_client(), "/status/task?project=7&task=1"
+        found = client.get(path, **AUTH).get_json()
+        shown = client.get(path, headers=BROWSER, **AUTH).text
+    assert shown.count("not read") == 2, "the answers of red and green"
     assert "set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY" in found["problem"]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 
+import migrated
 import pytest
 from blind_project import BlindProject, random_label, settings
 from stored_rounds import PROJECT
@@ -39,9 +42,31 @@ def predicted(ledger: Ledger) -> BlindProject:
     return project
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlindProject]:
+    """A predicted project, which tests copy."""
+    with closing(Ledger(migrated.sqlite(tmp_path_factory.mktemp("first") / "ledger.sqlite"))) as ledger:
+        yield predicted(ledger)
+
+
+@pytest.fixture(scope="module")
+def labelled(first: BlindProject, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlindProject]:
+    """The same, all of whose blind tasks people have labelled."""
+    with first.copied(tmp_path_factory.mktemp("labelled") / "ledger.sqlite") as project:
+        project.answer(project.queue, human)
+        yield project
+
+
 @pytest.fixture
-def project(sqlite_ledger: Ledger) -> BlindProject:
-    return predicted(sqlite_ledger)
+def project(first: BlindProject, tmp_path: Path) -> Iterator[BlindProject]:
+    with first.copied(tmp_path / "ledger.sqlite") as project:
+        yield project
+
+
+@pytest.fixture
+def answered(labelled: BlindProject, tmp_path: Path) -> Iterator[BlindProject]:
+    with labelled.copied(tmp_path / "ledger.sqlite") as project:
+        yield project
 
 
 @pytest.fixture
@@ -77,16 +102,14 @@ def test_the_tasks_found_hold_the_share_of_the_label(on_both: BlindProject) -> N
     assert (sought.tasks, sought.beyond, sought.needed) == (TASKS, 0, 0)
 
 
-def test_a_lower_share_is_among_fewer_tasks(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    easier = {each.target: each.tasks for each in recall(project.ledger).easier}
+def test_a_lower_share_is_among_fewer_tasks(answered: BlindProject) -> None:
+    easier = {each.target: each.tasks for each in recall(answered.ledger).easier}
     assert easier[0.8] == sum(score_of(task) >= 0.9 for task in range(1, TASKS + 1))
-    assert recall(project.ledger, 0.75).easier[0].target == 0.7
+    assert recall(answered.ledger, 0.75).easier[0].target == 0.7
 
 
-def test_the_outcome_says_which_tasks_these_are(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    lines = [line for line in outcome_lines(report(project.ledger)) if "mood: Odd" in line]
+def test_the_outcome_says_which_tasks_these_are(answered: BlindProject) -> None:
+    lines = [line for line in outcome_lines(report(answered.ledger)) if "mood: Odd" in line]
     assert lines[0].startswith("mood: Odd: at least 90% is among 360 of 900 tasks (40.0%)")
     assert "a score of it of at least 0.3, with 95% confidence" in lines[0]
 
@@ -127,12 +150,11 @@ def test_rounds_from_before_the_recall_was_set_count_as_not_found(sqlite_ledger:
     assert (sought.found.sure.threshold, sought.found.tasks) == (0.0, TASKS)
 
 
-def test_tasks_that_came_after_the_blind_labels_are_not_covered(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    project.predict(["Glad"] * 300, plan=plan({"Odd": 0.01}))
-    sought = recall(project.ledger)
+def test_tasks_that_came_after_the_blind_labels_are_not_covered(answered: BlindProject) -> None:
+    answered.predict(["Glad"] * 300, plan=plan({"Odd": 0.01}))
+    sought = recall(answered.ledger)
     assert (sought.tasks, sought.beyond) == (TASKS, 300)
-    assert any("300 other tasks not covered" in line for line in outcome_lines(report(project.ledger)))
+    assert any("300 other tasks not covered" in line for line in outcome_lines(report(answered.ledger)))
 
 
 def test_blind_tasks_that_were_deleted_count_as_missed(on_both: BlindProject) -> None:
@@ -152,13 +174,12 @@ def test_a_label_of_another_question_is_not_sought(project: BlindProject) -> Non
     assert question.recall == ()
 
 
-def test_the_server_says_how_many_blind_labels_have_the_label(project: BlindProject) -> None:
-    project.answer(project.queue, human)
-    [question] = report(project.ledger, certificates=False).questions
+def test_the_server_says_how_many_blind_labels_have_the_label(answered: BlindProject) -> None:
+    [question] = report(answered.ledger, certificates=False).questions
     [sought] = question.recall
     assert (sought.blind, sought.labelled) == (
-        len(project.queue),
-        sum(human(task) == "Odd" for task in project.queue),
+        len(answered.queue),
+        sum(human(task) == "Odd" for task in answered.queue),
     )
     assert sought.found is None
     assert sought.enough

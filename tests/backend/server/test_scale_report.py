@@ -7,8 +7,7 @@ from typing import Any
 from backend.commands.report import _on_the_scale
 from backend.ledger.reports import JudgedRow
 from backend.server.status.question_reports import _scale_report
-from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 from camvo.votes.registry import describe_aggregation
 
 SCALE = OrderedVote(("poor", "fair", "good"))

@@ -102,13 +102,18 @@ def test_answers_of_an_earlier_job_are_counted_apart_from_what_the_choice_of_mod
     assert line.endswith(": 0.0% saved by the choice of models")
 
 
-def test_the_prices_of_embedded_voters_are_called_nominal(folder: LabelFolder) -> None:
-    folder.table("lovely")
-    folder.label()
-    assert not reported(folder).cost.nominal
-    with folder.ledger.read() as connection:
-        [project] = build_report(connection, load(None), now=2.0).projects
-    assert "(nominal: embedded voters are free)" in next(outcome_lines(project))
+@pytest.mark.parametrize("configured", [True, False])
+@pytest.mark.parametrize(("model", "nominal"), [("keywords", True), ("red", False)])
+def test_the_prices_of_embedded_voters_are_called_nominal(
+    tmp_path: Path, model: str, nominal: bool, configured: bool
+) -> None:
+    with LabelFolder(tmp_path, always("Glad"), models=(model,)) as folder:
+        folder.table("lovely")
+        folder.label()
+        loaded = load(None if nominal else folder.environment.config)
+        with folder.ledger.read() as connection:
+            [project] = build_report(connection, loaded, now=2.0, configured=configured).projects
+    assert ("(nominal: embedded voters are free)" in next(outcome_lines(project))) is nominal
 
 
 def test_the_page_of_a_file_says_nothing_of_label_studio(folder: LabelFolder) -> None:

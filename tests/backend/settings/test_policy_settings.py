@@ -11,9 +11,8 @@ from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.camvo import CaMVo
 from camvo.policies.joint import Joint
 from camvo.policies.parameters import ByLabel
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 from camvo.votes.numbers import NumericVote
-from camvo.votes.ordered import OrderedVote
 
 POOL = tuple(ModelSettings(name=name, model=f"x/{name}") for name in ("a", "b", "c"))
 NAMES = ("camvo", "ccamvo", "joint", "baseline", "majority", "single")

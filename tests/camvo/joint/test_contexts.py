@@ -22,14 +22,14 @@ LABELS = ("no", "perhaps", "yes")
 PRICES = dict.fromkeys(ARMS, 0.01)
 
 
-def fit(slope, *, items=300, labels=LABELS, arms=ARMS, seed=0):
+def fit(slope, *, items=300, labels=LABELS, arms=ARMS, seed=0, known=True):
     """A fit to arms of which every second one is better where the context's first coordinate is high."""
     rng = np.random.default_rng(seed)
     contexts, truth = rng.normal(size=(items, 4)), rng.integers(len(labels), size=items)
     sign = np.where(np.arange(len(arms)) % 2 == 0, 1.0, -1.0)
     right = rng.random((items, len(arms))) < expit(1.0 + slope * contexts[:, :1] * sign)
     wrong = (truth[:, None] + rng.integers(1, len(labels), size=right.shape)) % len(labels)
-    return fit_to(np.where(right, truth[:, None], wrong), contexts, labels, arms)
+    return fit_to(np.where(right, truth[:, None], wrong), contexts * float(known), labels, arms)
 
 
 def fit_to(votes, contexts, labels, arms):
@@ -162,3 +162,32 @@ def test_components_are_uncorrelated_with_a_mean_variance_of_one():
 
 def test_equal_contexts_have_no_components():
     assert _Components.of(np.ones((40, 3))) is None
+
+
+def of_two_readings(*says, seed=0):
+    """A fit to three arms that follow the truth, and three that follow another reading of half of the tasks.
+
+    A context says, with noise, the label of each of the readings ``says``: 0 for the truth, 1 for the other.
+    """
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(2, size=400)
+    readings = np.array([truth, np.where(rng.random(400) < 0.5, truth, rng.integers(2, size=400))])
+    follows = readings[[0, 0, 0, 1, 1, 1]].T
+    votes = np.where(rng.random(follows.shape) < [0.86, 0.83, 0.8] * 2, follows, 1 - follows)
+    contexts = rng.normal(size=(400, 4))
+    contexts[:, 0] += 2.0 * (readings[[*says]] - 0.5).sum(axis=0)
+    return fit_to(votes, contexts, ("no", "yes"), tuple("abcdef"))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("says", [(0,), (1,), (0, 1)])
+def test_contexts_that_say_labels_leave_doubt_which_reading_of_the_votes_is_right(says, seed):
+    fit = of_two_readings(*says, seed=seed)
+    assert fit.doubt is not None
+    assert np.ptp(fit.model.accuracy) == 0.0
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), LABELS])
+def test_skills_by_context_leave_no_doubt_why_arms_agree(labels):
+    assert fit(2.0, labels=labels, known=False).doubt is not None
+    assert fit(2.0, labels=labels).doubt is None

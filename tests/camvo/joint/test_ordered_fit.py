@@ -7,12 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from camvo.joint.ordered_fit import OrderedFit
-from camvo.joint.scale_readings import ScaleReadings
-from camvo.joint.scale_votes import ScaleVotes
+from camvo.joint.ordered_fit import OrderedFit, ScaleReadings, ScaleVotes
 from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import OrderedVote
 
 SCALE = ("1", "2", "3", "4", "5")
 NO_LABELS = LatestRounds()

@@ -8,8 +8,7 @@ from made_up_votes import draw_votes, rows_of
 
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.models import fit_vote_model
-from camvo.joint.readings import doubt_of
-from camvo.joint.votes_fit import VotesFit
+from camvo.joint.votes_fit import VotesFit, doubt_of
 
 SKILLS = np.array([0.85, 0.82, 0.8, 0.78, 0.75, 0.7])
 

@@ -21,7 +21,7 @@ from camvo.stages.stages import QuestionStages
 from camvo.state.contribution import LatestRounds
 from camvo.state.state import State
 from camvo.votes.aggregation import Decision
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import OrderedVote
 
 MODELS = {
     "large": SyntheticModel(0.85, 25.0),

@@ -10,8 +10,7 @@ from camvo.policies.ensemble import Majority
 from camvo.policies.rivals import Cascade
 from camvo.replays.replay import calibrated_scores, replay
 from camvo.scores.calibration import IDENTITY
-from camvo.scores.panel import Panel
-from camvo.scores.scorer import FinishedRound, Scorer
+from camvo.scores.scorer import FinishedRound, Panel, Scorer
 from camvo.votes.aggregation import Decision
 
 MODELS = {"a": SyntheticModel(0.9, 4.0), "b": SyntheticModel(0.8, 2.0), "c": SyntheticModel(0.7, 1.0)}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.panel import _merge_copies, _near_copies_in
+from camvo.scores.scorer import _merge_copies, _near_copies_in
 
 
 def drawn(accuracies, n, seed, labels=4):

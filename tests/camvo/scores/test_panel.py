@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.panel import SLIP, Panel, _PatternLikelihood, _tabulate_patterns
+from camvo.scores.scorer import SLIP, Panel, _PatternLikelihood, _tabulate_patterns
 from camvo.votes.labels import label_posterior
 
 LABELS = ("a", "b", "c", "d")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from camvo.scores.panel import _tabulate_patterns
+from camvo.scores.scorer import _tabulate_patterns
 
 
 def test_a_pattern_holds_which_voters_agreed_but_not_the_labels():

@@ -5,8 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 from camvo.scores.calibration import IDENTITY
-from camvo.scores.panel import Panel
-from camvo.scores.scorer import FinishedRound, Scorer
+from camvo.scores.scorer import FinishedRound, Panel, Scorer
 from camvo.votes.aggregation import Decision
 
 ARMS, LABELS = ("a", "b", "c"), ("yes", "no", "maybe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -195,6 +196,13 @@ def rounds() -> list[ExplorationRound]:
 def test_rounds_with_places_survive_being_stored() -> None:
     for round_ in rounds():
         assert ExplorationRound.from_list(round_.to_list()) == round_
+
+
+def test_a_stored_round_names_each_arm_once_however_many_places_it_has() -> None:
+    round_ = max(rounds(), key=lambda each: len(each.places))
+    stored = json.dumps(round_.to_list())
+    assert len(round_.places) > 2
+    assert {stored.count(f'"{arm}"') for arm in PRICES} == {2}, "in the pattern, and for all places"
 
 
 def test_sums_with_places_survive_being_stored() -> None:

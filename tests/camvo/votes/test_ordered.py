@@ -6,7 +6,7 @@ import pytest
 
 from camvo.errors import InvalidParameterError
 from camvo.votes.aggregation import Ballot
-from camvo.votes.ordered import OrderedVote
+from camvo.votes.labels import OrderedVote
 from camvo.votes.registry import describe_aggregation, restore_aggregation
 
 STARS = ("1", "2", "3", "4", "5")

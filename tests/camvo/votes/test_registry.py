@@ -6,9 +6,8 @@ import pytest
 
 from camvo.errors import InvalidParameterError
 from camvo.votes import registry
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 from camvo.votes.numbers import NumericVote, OpenNumericVote
-from camvo.votes.ordered import OrderedVote
 from camvo.votes.rankings import RankingVote
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote

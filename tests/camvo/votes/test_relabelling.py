@@ -10,9 +10,8 @@ from camvo.state.contribution import Change, Contribution, KeptRound, SureVote
 from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import State
 from camvo.student import TaughtText, hashed_ngrams
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 from camvo.votes.numbers import NumericVote
-from camvo.votes.ordered import OrderedVote
 from camvo.votes.relabelling import LabelChange, Relabelling, steps_since
 from camvo.votes.sets import SubsetVote
 from camvo.votes.spans import SpanVote

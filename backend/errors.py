@@ -208,7 +208,7 @@ class EmptyTextError(TaskError):
 
     code = "text_empty"
     meaning = "their text is blank"
-    cure = "import their texts, or delete them"
+    cure = "give them a text, or delete them"
 
 
 class ImageUnavailableError(TaskError):
@@ -276,8 +276,8 @@ class StoppingError(TaskError):
     """Task that needs a model while the server stops; another request after the restart gets its answer."""
 
     code = "stopping"
-    meaning = "the server stopped"
-    cure = "ask again about them when the server has started"
+    meaning = "the run or the server stopped"
+    cure = "start the server again if it was one"
 
 
 class WithdrawnError(TaskError):

@@ -58,6 +58,12 @@ class FailedTasks:
         """Forget that a task failed: it got a prediction."""
         self.connection.execute(_FORGET_FAILURES, {"of": self.project, "number": task})
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of all failed tasks."""
+        return list(
+            self.connection.scalars(select(_failures.c.task).where(_failures.c.project == self.project))
+        )
+
     def codes_of(self, tasks: Sequence[int]) -> dict[int, str]:
         """Return the failed ones of these tasks, each with the code of the latest reason."""
         query = select(_failures.c.task, _failures.c.code).where(

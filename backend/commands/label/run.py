@@ -54,6 +54,7 @@ from backend.label_studio.predictions import model_predictions, prediction_of
 from backend.ledger import migrate, money
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
+from backend.ledger.projects import FailedTasks
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
 from backend.models.embedder import Embedder
@@ -173,6 +174,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
         with annotation_process(settings, environment, embedder) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             tasks = RandomSample(index, project, options.sample) if options.sample else index
+            _forget_changed_rows(jobs, index)
             _require_blind(jobs, options)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
@@ -189,6 +191,17 @@ def run_label(  # noqa: PLR0917 - what a run needs
             complete_and_count(jobs, tasks, console, options)
             write(results(tasks, jobs), index.columns, added_kinds(jobs.config))
             return tally
+
+
+def _forget_changed_rows(jobs: DatasetJobs, index: Index) -> None:
+    """Forget the failures of rows that somebody has changed or removed: the new rows are other tasks."""
+    ledger = jobs.process.ledger
+    with ledger.read() as connection:
+        gone = index.lacks(FailedTasks(connection, jobs.project).numbers())
+    if gone:
+        with ledger.write() as connection:
+            for number in gone:
+                FailedTasks(connection, jobs.project).forget(number)
 
 
 def _require_blind(jobs: DatasetJobs, options: LabelOptions) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from backend.errors import BudgetExhaustedError, NoUsableAnswerError, cure_of
+from backend.errors import BudgetExhaustedError, EmptyTextError, NoUsableAnswerError, StoppingError, cure_of
 from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
@@ -114,6 +114,10 @@ _FINAL = {NoUsableAnswerError.code}
 """Reasons that do not pass: asking again calls no model."""
 
 
+_MORE_UNTRIED = {BudgetExhaustedError.code, StoppingError.code, EmptyTextError.code}
+"""Reasons beside which tasks wait that did not fail: those behind a failed one, or rows with new texts."""
+
+
 def failed_task_reports(connection: Connection, project: str) -> tuple[FailedTasksReport, ...]:
     """The failed tasks of a project by reason, the most frequent first."""
     commands = commands_of(project)
@@ -127,7 +131,7 @@ def failure_fix(code: str, commands: Commands) -> str:
     """What to do about the tasks that failed for a reason."""
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
-    if code == BudgetExhaustedError.code:  # the tasks behind the one that failed were not even tried
+    if code in _MORE_UNTRIED:
         return f"{cure_of(code)}; then run {commands.predict}"
     return f"{cure_of(code)}; then run {commands.failed}"
 

@@ -19,6 +19,7 @@ from backend.commands.bulk import labelling
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
 from backend.models import pool
+from backend.server.status.missing import Ending
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -215,6 +216,14 @@ def test_a_blank_text_costs_nothing_and_fails_alone(tmp_path: Path) -> None:
         folder.write("in.csv", "number,text\n1,\n2,lovely\n")
         folder.label()
         assert [row["camvo_error"] for row in folder.rows()] == ["text_empty", ""]
+
+
+def test_a_blank_text_that_was_filled_in_is_missing_no_more(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,\n2,lovely\n")
+        assert folder.label().ending is Ending.TASKS_LEFT
+        folder.write("in.csv", "number,text\n1,lovely as well\n2,lovely\n")
+        assert folder.label().ending is Ending.DONE
 
 
 def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -413,7 +413,7 @@ class FinishedTask:
 
     @property
     def cost(self) -> float:
-        """What was paid, in $."""
+        """What was paid, also in a run that ended before the task's round, in $."""
         return sum(self.replies.costs.values())
 
     @property
@@ -443,7 +443,7 @@ class FinishedTask:
 
     @property
     def reused(self) -> dict[str, float]:
-        """The arms whose answer the ledger held, so that it was not paid for again: arm → its price, $."""
+        """The arms whose answer another task had paid for: arm → its price, $."""
         prices, paid = self._prices, self.replies.costs
         return {
             arm: prices[arm] for arm in self.replies.voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0

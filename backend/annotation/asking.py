@@ -317,7 +317,8 @@ class Voters:
         answer = await _answer_of(self._packs.ask(query, task, job.patience, reading.usable), arm)
         if isinstance(answer, ModelReply):
             return answer
-        return packed_reply(await reading.votes(answer.content), answer.cost, answer.version)
+        reply = packed_reply(await reading.votes(answer.content), answer.cost, answer.version)
+        return replace(reply, earlier=answer.earlier)
 
     async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model about this task alone."""
@@ -330,10 +331,11 @@ class Voters:
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
         self._pool[arm].breaker.judged(code)
         if code is None:
-            return ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
+            reply = ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
+            return replace(reply, earlier=answer.earlier)
         metrics.votes_missing.labels(model=arm, reason=code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=code)
-        return ModelReply({}, answer.cost, code)
+        return ModelReply({}, answer.cost, code, earlier=answer.earlier)
 
     def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
         names = (model.name for model in job.settings.models)

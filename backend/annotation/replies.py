@@ -36,6 +36,7 @@ class ModelReply:
     Attributes:
         votes: question → vote; empty if the model failed.
         cost: what was paid for it, $.
+        earlier: what the task paid for it in a run that ended before its round, $.
         failure: the code of the reason why there are no votes; ``None`` if there are.
         confidences: question → how sure the model says it is of its vote, in [0, 1]; questions of which it
             says nothing are absent.
@@ -46,6 +47,7 @@ class ModelReply:
     votes: Mapping[str, str]
     cost: float
     failure: str | None = None
+    earlier: float = 0.0
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     together: bool = False
@@ -82,7 +84,8 @@ def packed_reply(votes: Mapping[str, str], cost: float, version: str | None) -> 
 def asked_singly(together: ModelReply, alone: ModelReply) -> ModelReply:
     """The reply of a packed arm whose answer says nothing about the task: the single vote, at both prices."""
     version = _packed_version(alone.version) if alone.votes else None
-    return replace(alone, cost=together.cost + alone.cost, confidences={}, version=version)
+    cost, earlier = together.cost + alone.cost, together.earlier + alone.earlier
+    return replace(alone, cost=cost, earlier=earlier, confidences={}, version=version)
 
 
 def _packed_version(version: str | None) -> str:
@@ -215,8 +218,8 @@ class Replies:
 
     @property
     def costs(self) -> dict[str, float]:
-        """What was paid for each reply, $."""
-        return {arm: reply.cost for arm, reply in (self.beside | self.arms).items()}
+        """What was paid for each reply, also in a run that ended before the task's round, $."""
+        return {arm: reply.cost + reply.earlier for arm, reply in (self.beside | self.arms).items()}
 
 
 def no_vote_error(job: Job, replies: Replies, undecided: Sequence[str] = ()) -> NoVoteError:

@@ -47,7 +47,7 @@ from backend.ledger.rounds import RoundKey
 _table, _links = tables.answers, tables.answer_tasks
 
 _KEYS_PER_QUERY = 500
-_NOT_READ = ("created_at", "project", "task")
+_NOT_READ = ("created_at",)
 _FIND = select(*(column for column in _table.c if column.name not in _NOT_READ)).where(
     _table.c.key.in_(bindparam("keys", expanding=True))
 )
@@ -74,6 +74,8 @@ class StoredAnswer:
         confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
         version: what the provider said answered; ``None`` if it said nothing.
         cut_off: whether ``max_tokens`` cut it off.
+        project: the project that paid for it; ``None`` if that has been deleted.
+        task: the task that it was bought for.
     """
 
     key: str
@@ -86,6 +88,12 @@ class StoredAnswer:
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     cut_off: bool = False
+    project: str | None = None
+    task: int | None = None
+
+    def paid_by(self, project: str, task: int) -> float:
+        """What a task has paid for it, in $; 0 if another one did."""
+        return self.cost if (self.project, self.task) == (project, task) else 0.0
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:

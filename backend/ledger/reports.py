@@ -189,7 +189,7 @@ class RoundsRow:
         full_cost_usd: cost if every model had been asked, in $; nobody was to be asked in rounds that were
             carried over from another label scheme.
         bounded_usd: the part of it of which only an upper bound is known.
-        reused: answers that the ledger held, so that they were not paid for again.
+        reused: answers that another task had paid for.
         reused_usd: the part of ``full_cost_usd`` that is theirs.
         last_at: unix seconds of the latest round.
     """

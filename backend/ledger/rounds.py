@@ -186,7 +186,7 @@ class Round:
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
         planned_at: when it was decided whom to ask, unix seconds.
         bounded_usd: the part of ``full_cost_usd`` of which only an upper bound is known.
-        reused: the answers that the ledger held, shared among the task's questions like their cost.
+        reused: the answers that other tasks had paid for, shared among the task's questions like their cost.
         reused_usd: the part of ``full_cost_usd`` that is theirs; ``cost_usd`` does not have it.
         carried_from: the round of an earlier label scheme that it was made of, so that nobody was asked;
             ``None`` for one that models voted in.

@@ -103,6 +103,7 @@ class PaidAnswer:
         content: the text of the answer.
         cost: what this query paid for it, $; 0 for a stored or shared answer.
         stored: whether the ledger had the answer before anybody asked for it in this run.
+        earlier: what the task paid for a stored answer in a run that ended before its round, $.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
             of its system. ``None`` if it said nothing.
@@ -112,6 +113,7 @@ class PaidAnswer:
     content: str
     cost: float
     stored: bool = False
+    earlier: float = 0.0
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     cut_off: bool = False
@@ -302,6 +304,7 @@ class CallLedger:
                     stored.content,
                     0.0,
                     stored=True,
+                    earlier=stored.paid_by(query.project, query.task),
                     confidences=stored.confidences,
                     version=stored.version,
                     cut_off=stored.cut_off,

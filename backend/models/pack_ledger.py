@@ -355,5 +355,6 @@ def _find_each(connection: Connection, members: Sequence[Member]) -> list[PaidAn
         if user not in deleted:
             answers.link_task(connection, member.key, *user)
         content = stored.content if stored.content and member.usable(stored.content) else ""
-        paid.append(PaidAnswer(content, 0.0, stored=True, version=stored.version))
+        earlier = stored.paid_by(*user)
+        paid.append(PaidAnswer(content, 0.0, stored=True, earlier=earlier, version=stored.version))
     return paid

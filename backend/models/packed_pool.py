@@ -208,7 +208,7 @@ class PackedPool:
             await self._calls.record_use(key, query)
             if not query.waits and (outage := self._pool[query.model].outage).down:
                 raise outage.error()
-            return replace(await asyncio.shield(shared), cost=0.0)
+            return replace(await asyncio.shield(shared), cost=0.0, earlier=0.0)
         future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
         forget_when_done(self._running, key, future)
         member = Member(query, task, key, self._clock() + patience, usable, future)

@@ -268,7 +268,7 @@ class CachingPool:
             # waits for outages and that one did not or was in a hurry, this query asks for itself.
             await self._calls.record_use(key, query)
             try:
-                return replace(await self._joined(shared, query, patience), cost=0.0)
+                return replace(await self._joined(shared, query, patience), cost=0.0, earlier=0.0)
             except (BudgetExhaustedError, WithdrawnError):
                 pass
             except (ModelTimeoutError, UnavailableError) as error:

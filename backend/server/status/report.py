@@ -522,9 +522,9 @@ class Cost:
     """The cost of the rounds, compared with asking every model in each of them.
 
     ``every_model_at_most`` says that a model was never measured, so that its price is only an upper bound.
-    ``reused`` answers were in the ledger, of an earlier job for example. They would have cost ``reused_usd``;
-    that is saved whichever models are asked, so it is no part of what is ``saved``. ``nominal`` says that all
-    models are embedded voters, which cost nobody anything.
+    ``reused`` answers had been paid for by other tasks, of an earlier job for example. They would have cost
+    ``reused_usd``; that is saved whichever models are asked, so it is no part of what is ``saved``.
+    ``nominal`` says that all models are embedded voters, which cost nobody anything.
     """
 
     budget: Budget

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from labelling import LabelFolder, always
 from rich.console import Console
+from sqlalchemy import delete
 
 from backend.commands.report import print_report
 from backend.commands.shared.certificate import outcome_lines
 from backend.commands.teach import teach_file
+from backend.ledger.database import tables
 from backend.server.status.build import build_report, render_page
 from backend.server.status.formats import dollars
 from backend.server.status.report import ProjectReport
@@ -100,6 +102,19 @@ def test_answers_of_an_earlier_job_are_counted_apart_from_what_the_choice_of_mod
     line = next(outcome_lines(again))
     assert line.startswith(f"$0 for the votes ({said}); asking everyone would have cost ")
     assert line.endswith(": 0.0% saved by the choice of models")
+
+
+def test_answers_of_a_run_that_was_stopped_before_it_decided_their_task_count_as_paid(
+    folder: LabelFolder,
+) -> None:
+    folder.table("lovely", "awful")
+    folder.label()
+    with folder.ledger.write() as connection:  # as if the process had been killed here
+        connection.execute(delete(tables.rounds))
+    folder.label()
+    cost = reported(folder).cost
+    assert cost.reused == 0
+    assert cost.rounds_usd == pytest.approx(cost.budget.spent_usd)
 
 
 @pytest.mark.parametrize("configured", [True, False])

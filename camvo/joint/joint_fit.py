@@ -30,7 +30,7 @@ from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, quick_prices
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
-from camvo.joint.skills import ContextSkills
+from camvo.joint.skills import ContextSkills, reading_by_contexts
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
 from camvo.joint.votes_fit import Doubt, VotesFit, as_people_prefer, correction, fit_votes_and_student
@@ -390,12 +390,11 @@ class JointFit:
             fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
             if fit.doubt is None:
                 return _with_contexts(fit, contexts)
-            certain = replace(votes, doubt=None)
-            sure = _with_contexts(
-                _fit(certain, latest, labels, arms, shortlist, grades, others_rare, losses), contexts
-            )
-            # Skills by context explain why arms agree; what a text says of its label fits both readings.
-            return sure if sure.contexts is not None and sure.contexts.skilled else fit
+            settled = _settled(votes, fit.doubt, contexts, arms, labels)
+            if settled is None:
+                return fit
+            fit = _fit(settled, latest, labels, arms, shortlist, grades, others_rare, losses)
+            return _with_contexts(fit, contexts)
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
         silent = JointFit.fit(
             evidence, latest, options, others, grades, contexts, rare=rare, losses=losses, earlier=earlier
@@ -524,6 +523,16 @@ def _over_all(probabilities: Mapping[str, float], labels: Sequence[str]) -> dict
     """The probability of every label: those that are not given share what is left equally."""
     rest = max(1.0 - sum(probabilities.values()), 0.0) / max(len(labels) - len(probabilities), 1)
     return {label: probabilities.get(label, rest) for label in labels}
+
+
+def _settled(
+    votes: VotesFit, doubt: Doubt, contexts: LatestContexts, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> VotesFit | None:
+    """The fit without doubt, if contexts tell which reading of the votes is right."""
+    if not isinstance(votes.model, TwoCoins | Kinds):
+        return None
+    reading = reading_by_contexts(votes.model, doubt.model, contexts, arms, labels)
+    return None if reading is None else replace(votes, model=reading, doubt=None)
 
 
 def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:

@@ -9,12 +9,13 @@ Everything is fitted by EM to votes. The slopes have a normal prior, whose varia
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import expit, logit
 
@@ -323,6 +324,43 @@ class ContextSkills:
         return cls(components, terms, *_mean_and_error(gains), len(rows))
 
 
+@lru_cache(maxsize=32)
+def reading_by_contexts(
+    model: TwoCoins | Kinds,
+    rival: TwoCoins | Kinds,
+    latest: LatestContexts,
+    arms: tuple[str, ...],
+    labels: tuple[str, ...],
+) -> TwoCoins | Kinds | None:
+    """The reading of the votes whose labels the contexts predict better; ``None`` if they do not tell.
+
+    Skills by context explain why some arms agree more than the model says, and so leave no rival. Contexts
+    that only predict labels predict those of both readings, and those of the right one better.
+    """
+    skills = ContextSkills.fit(model, latest, arms, labels)
+    if skills is None or not skills.useful:
+        return None
+    if skills.skilled or not (isinstance(model, TwoCoins) and isinstance(rival, TwoCoins)):
+        return model
+    rows, contexts = _rows(latest, arms, labels)
+    features = skills.components.features(contexts)
+    lead = np.zeros(len(rows))
+    for held in _folds(len(rows)):
+        for reading, sign in ((model, 1.0), (rival, -1.0)):
+            terms = _fit_label_terms(reading, rows[~held], features[~held])
+            gains = terms.evidence(rows[held], features[held]) - reading.beliefs(rows[held])[1]
+            lead[held] += sign * gains
+    gain, error = _mean_and_error(lead)
+    if _is_sure(abs(gain), error):
+        return model if gain > 0.0 else rival
+    return None
+
+
+def _folds(rounds: int) -> Iterator[NDArray[np.bool_]]:
+    """The rounds that each fit leaves out, shape (n,)."""
+    return (np.arange(rounds) % _FOLDS == fold for fold in range(_FOLDS))
+
+
 def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array, bool]:
     """By how much features raise the log-probability of each round's votes, held out of the fit, shape (n,).
 
@@ -332,8 +370,7 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
     those of the first of these two fits over the model.
     """
     skilled, leaning, refitted, without, alone = np.zeros((5, len(rows)))
-    for fold in range(_FOLDS):
-        held = np.arange(len(rows)) % _FOLDS == fold
+    for held in _folds(len(rows)):
         others, known, asked = rows[~held], features[~held], features[held]
         fitted = model.refitted(others)
         skilled[held] = _fit_skill_terms(fitted, others, known).evidence(rows[held], asked)

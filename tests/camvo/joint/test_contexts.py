@@ -179,10 +179,28 @@ def of_two_readings(*says, seed=0):
     return fit_to(votes, contexts, ("no", "yes"), tuple("abcdef"))
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("says", [(0,), (1,), (0, 1)])
-def test_contexts_that_say_labels_leave_doubt_which_reading_of_the_votes_is_right(says, seed):
-    fit = of_two_readings(*says, seed=seed)
+def skills_by_reading(fit):
+    """The mean accuracy of the arms that follow each reading."""
+    return fit.model.accuracy.mean(axis=1).reshape(2, 3).mean(axis=1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contexts_that_say_the_labels_of_a_reading_settle_that_it_is_right(seed):
+    fit = of_two_readings(0, seed=seed)
+    first, second = skills_by_reading(fit)
+    assert fit.doubt is None
+    assert first > second + 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contexts_that_say_the_labels_of_the_other_reading_never_settle_for_the_first(seed):
+    first, second = skills_by_reading(of_two_readings(1, seed=seed))
+    assert first < second + 0.05
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contexts_that_say_nothing_leave_doubt_which_reading_is_right(seed):
+    fit = of_two_readings(seed=seed)
     assert fit.doubt is not None
     assert np.ptp(fit.model.accuracy) == 0.0
 

@@ -199,7 +199,7 @@ class MissingFieldError(TaskError):
     """Task data that lacks a key which the label config reads."""
 
     code = "field_missing"
-    meaning = "their data lacks a key that the label config reads"
+    meaning = "the data lacks a key that the label config reads"
     cure = "import the key that the label config reads, or set camvo_fields at the control"
 
 
@@ -207,7 +207,7 @@ class EmptyTextError(TaskError):
     """Task data whose text is blank."""
 
     code = "text_empty"
-    meaning = "their text is blank"
+    meaning = "the text is blank"
     cure = "give them a text, or delete them"
 
 
@@ -215,7 +215,7 @@ class ImageUnavailableError(TaskError):
     """Task image that cannot be shown to any model."""
 
     code = "image_unavailable"
-    meaning = "no model can be shown their image"
+    meaning = "no model can be shown the image"
     cure = "make their images available to a model (docs/tags.md#images)"
 
 
@@ -223,7 +223,7 @@ class RedactionError(TaskError):
     """Task text that the redact function could not redact, so that no model is shown it."""
 
     code = "redaction_failed"
-    meaning = "the function of redact failed on their texts"
+    meaning = "the function of redact failed on the text"
     cure = "correct the function that redact names in camvo.yaml"
 
 
@@ -268,7 +268,7 @@ class BatchPendingError(TaskError):
     """Task that waits for an answer from a provider's batch; nobody buys the same answer meanwhile."""
 
     code = "in_batch"
-    meaning = "they wait for providers' batches"
+    meaning = "a provider's batch has not answered yet"
     cure = "run the same command again when the batches are back; camvo jobs lists them"
 
 
@@ -284,7 +284,7 @@ class WithdrawnError(TaskError):
     """Call to a slow model that its round gave up before it was sent."""
 
     code = "withdrawn"
-    meaning = "its round no longer waited for it"
+    meaning = "the round no longer waited for it"
     cure = "nothing: other votes were enough"
 
 
@@ -329,7 +329,7 @@ class ModelError(CamvoError):
     """
 
     code = "model_failed"
-    meaning = "its calls failed"
+    meaning = "calls failed"
     cure = "look for the event model_failed in the log, which names the failure"
     retry = False
     reason: str | None = None
@@ -346,7 +346,7 @@ class ModelTimeoutError(ModelError):
     """No answer in time. There is no retry: it would take as long, and the provider may bill both."""
 
     code = "model_timeout"
-    meaning = "it gave no answer within its timeout"
+    meaning = "no answer came within the timeout"
     cure = (
         "if its server answers one call after another, set max_concurrency: 1 at its entry in "
         "camvo.yaml; if a single call takes as long, raise timeout there"
@@ -357,7 +357,7 @@ class RateLimitedError(ModelError):
     """The provider's rate limit is reached."""
 
     code = "model_rate_limited"
-    meaning = "its provider refused calls for its quota"
+    meaning = "the provider refused calls for its quota"
     cure = "ask its provider for more quota, or set rpm or tpm of its entry in camvo.yaml to the quota"
     retry = True
 
@@ -366,7 +366,7 @@ class UnavailableError(ModelError):
     """The provider is down or unreachable, or its response is malformed."""
 
     code = "model_unavailable"
-    meaning = "its server was down or could not be reached"
+    meaning = "the server was down or could not be reached"
     cure = (
         "check that its server runs and that api_base in camvo.yaml is its address; if it is a "
         "public provider, look at its status page"
@@ -378,7 +378,7 @@ class KeyRejectedError(ModelError):
     """The provider's API key is missing, wrong or has no access to the model."""
 
     code = "model_key_rejected"
-    meaning = "its provider rejected the key, or none is set"
+    meaning = "the provider rejected the key, or none is set"
     cure = "put a valid key into the variable that api_key_env of its entry in camvo.yaml names"
 
 
@@ -386,7 +386,7 @@ class RejectedError(ModelError):
     """The provider does not accept the request, e.g. because of an unknown model or a bad parameter."""
 
     code = "model_rejected"
-    meaning = "its provider rejected the requests"
+    meaning = "the provider rejected the requests"
     cure = (
         "correct model, api_base and the further keys of its entry in camvo.yaml; camvo check --live "
         "asks it once"
@@ -397,7 +397,7 @@ class ContextTooLongError(ModelError):
     """The prompt is longer than the model's context window."""
 
     code = "model_context_too_long"
-    meaning = "the texts were longer than its context window"
+    meaning = "the texts were longer than the context window"
     cure = "show less text, or take it out of camvo.yaml for long texts"
 
 
@@ -405,7 +405,7 @@ class RefusedError(ModelError):
     """The model or a content filter refused to answer."""
 
     code = "model_refused"
-    meaning = "it refused to answer"
+    meaning = "an answer was refused"
     cure = "take it out of camvo.yaml if its provider refuses such texts"
 
 
@@ -413,10 +413,10 @@ class BadAnswerError(ModelError):
     """The answer is empty, cannot be parsed, or contains a label outside the label set."""
 
     code = "model_bad_answer"
-    meaning = "its answers named no label"
+    meaning = "the answers named no label"
     cure = (
-        "set structured_output: true at its entry in camvo.yaml if its server takes JSON schemas, "
-        "give the labels hints in the label config, or take the model out"
+        "set structured_output: true at its entry in camvo.yaml if its server takes JSON schemas and gets "
+        "none, give the labels hints in the label config, or take the model out"
     )
 
 
@@ -424,7 +424,7 @@ class CutOffError(BadAnswerError):
     """The answer reached ``max_tokens`` before it named a label. The same prompt would be cut off again."""
 
     code = "model_cut_off"
-    meaning = "its answers were cut off by max_tokens"
+    meaning = "answers were cut off by max_tokens"
     cure = "raise max_tokens of its entry in camvo.yaml"
 
 
@@ -435,7 +435,7 @@ class NotBookedError(ModelError):
     """
 
     code = "model_not_booked"
-    meaning = "the ledger could not book its calls"
+    meaning = "the ledger could not book the calls"
     cure = "look for the event not_booked in the log: its money could not be booked in the ledger"
 
 
@@ -443,7 +443,7 @@ class UnusableAnswersError(ModelError):
     """The model has made all its attempts at the prompt, and no answer was usable; it is not asked again."""
 
     code = "model_answers_unusable"
-    meaning = "all its attempts brought unusable answers"
+    meaning = "all attempts brought unusable answers"
     cure = "give the labels hints in the label config, or take it out of camvo.yaml"
 
 

@@ -54,7 +54,10 @@ class Answer:
 _NOT_READY = Answer([], _Reason(DEADLINE, "models are still at work on it", "ask again"))
 _BLIND = Answer([], _Reason(AUDIT, "it is kept blind, so that people label it without seeing a prediction"))
 _UNSTORED = Answer([], _Reason(_NOT_STORED, "it is undecided or kept blind, and no model was to be asked"))
-_NO_TASK = Answer([], _Reason(UNREADABLE, "it has no id or no data", "send it as Label Studio does"))
+_NO_TASK = Answer(
+    [],
+    _Reason(UNREADABLE, "its id is no 64-bit integer, or its data no object", "send it as Label Studio does"),
+)
 _TOO_MANY = Answer([], _Reason(CROWDED, "too many tasks are waiting", "ask again later"))
 
 

@@ -359,12 +359,16 @@ def _print_estimate(
         f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
         + (", at most" if unmeasured else "")
         + "."
-        + (" Answers of models that were not measured count as max_tokens long; " if unmeasured else "")
-        + ("camvo check --live measures one of each." if unmeasured else "")
+        + (_UNMEASURED if unmeasured else "")
         + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
         highlight=False,
     )
 
+
+_UNMEASURED = (
+    " Answers of models that were not measured count as max_tokens long; camvo check --live measures one of "
+    "each for this table, and camvo quote --pilot 20 for quotes."
+)
 
 _NAME = "label config"
 

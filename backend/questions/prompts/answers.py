@@ -108,6 +108,8 @@ def _no_votes(content: str) -> dict[str, str]:
 
 def _final_words(content: str) -> str:
     """Return an answer without the reasoning before it, and without marks of turns around it."""
+    if "<" in content and isinstance(_strict(content), dict | list):
+        return content.strip()  # what looks like a mark is a part of a text
     words = content.rpartition(_MESSAGE)[2]
     if marks := [*_THOUGHT.finditer(words)]:
         # Thinking that was never closed is no answer.

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from backend.ledger import Ledger, answers
 from backend.ledger.answers import StoredAnswer
 
-ANSWER = StoredAnswer("key", "small", '{"topic": "Sport"}', 120, 7, 0.000123, 0.8)
+ANSWER = StoredAnswer("key", "small", '{"topic": "Sport"}', 120, 7, 0.000123, 0.8, project="1.1", task=4)
 
 
 def store(connection: Connection, *tasks: int, project: str = "1.1", key: str = "key") -> None:
@@ -78,4 +78,11 @@ def test_an_answer_is_kept_for_a_linked_task(ledger: Ledger, project: str, task:
         answers.link_task(connection, "key", project, task)
         answers.link_task(connection, "key", project, task)
         assert answers.forget_tasks(connection, "1.1", [4]) == 0
-        assert answers.find_by_key(connection, ["key"]) == {"key": ANSWER}
+        assert answers.find_by_key(connection, ["key"])["key"].content == ANSWER.content
+
+
+@pytest.mark.parametrize(
+    ("project", "task", "paid"), [("1.1", 4, 0.000123), ("1.1", 5, 0.0), ("2.1", 4, 0.0)]
+)
+def test_an_answer_was_paid_by_the_task_that_it_was_bought_for(project: str, task: int, paid: float) -> None:
+    assert ANSWER.paid_by(project, task) == paid

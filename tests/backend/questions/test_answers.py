@@ -16,7 +16,7 @@ from backend.errors import BadAnswerError
 from backend.questions import TaskQuestion, parse_label_config
 from backend.questions.controls import AnyOf, OneOf
 from backend.questions.naming import label_named, labels_named
-from backend.questions.prompts.answers import parse_answer
+from backend.questions.prompts.answers import json_values, parse_answer
 from backend.questions.prompts.packs import packed_task, split_answer
 from backend.questions.xml import Label
 
@@ -440,3 +440,9 @@ def test_words_name_the_label_that_they_fit_best(
     texts: Sequence[str], said: object, named: str | None
 ) -> None:
     assert label_named(names(texts), said) == named
+
+
+@pytest.mark.parametrize("mark", ["<|message|>", "</think>", "<|im_end|>", "<think>"])
+def test_what_looks_like_a_mark_of_a_turn_in_a_text_is_a_part_of_it(mark: str) -> None:
+    answer = {"note": f"It writes {mark} here."}
+    assert [*json_values(json.dumps(answer))] == [answer]

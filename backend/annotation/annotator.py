@@ -430,8 +430,8 @@ class FinishedTask:
     def full_cost(self) -> float:
         """The cost of asking every model once, in $, each by its cheaper arm.
 
-        For arms whose reply cost nothing it is their expected price: they failed, were not asked, or had
-        answered before.
+        For arms whose reply cost nothing it is their expected price: they failed, were not asked, or another
+        task had paid for their answer.
         """
         return sum(self._once_each.values())
 
@@ -577,7 +577,7 @@ def _record_failure(connection: Connection, job: Job, error: TaskError, now: flo
 
 def _forget_failure(connection: Connection, job: Job) -> None:
     """Forget that the task failed, because it has a prediction now."""
-    FailedTasks(connection, job.project).forget(job.task)
+    FailedTasks(connection, job.project).forget([job.task])
 
 
 def _finished_round(

@@ -336,8 +336,7 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
         beside += f" ({percent(single.share)} right on {checked}, where the"
         beside += f" labels are {percent(single.labels.share)} right)"
     saved = f" ({project.saving})" if project.saving else ""
-    paid = dollars(cost.rounds_usd) + (f" ({cost.beside})" if cost.beside else "")
-    yield "dollars", f"{paid}; {cost.everyone} asking all{saved}{beside}"
+    yield "dollars", f"{cost.votes}; {cost.everyone} asking all{saved}{beside}"
     for step in project.next_steps:
         where = step.command or step.url
         yield "next", step.text if where is None else f"{step.text}: {where}"

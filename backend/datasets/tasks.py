@@ -480,9 +480,8 @@ class Index:
 
     def lacks(self, numbers: Iterable[int]) -> list[int]:
         """Which of these tasks no row of the whole source is about."""
-        self._database.execute("CREATE UNIQUE INDEX IF NOT EXISTS by_number ON tasks (number)")
-        found = "SELECT 1 FROM tasks WHERE number = ?"
-        return [number for number in numbers if self._database.execute(found, (number,)).fetchone() is None]
+        lacking = "SELECT value FROM json_each(?) WHERE value NOT IN (SELECT number FROM tasks)"
+        return [number for (number,) in self._database.execute(lacking, (json.dumps([*numbers]),))]
 
     def smallest(self, draw: Callable[[int], int], count: int) -> list[int]:
         """The ``count`` smallest draws, in ascending order: with a hash, a random sample of the tasks.

@@ -54,9 +54,10 @@ class FailedTasks:
         row = {"project": self.project, "task": task, "code": code, "failed_at": now}
         self.connection.execute(insert_or_replace(self.connection.dialect, _failures), row)
 
-    def forget(self, task: int) -> None:
-        """Forget that a task failed: it got a prediction."""
-        self.connection.execute(_FORGET_FAILURES, {"of": self.project, "number": task})
+    def forget(self, tasks: Iterable[int]) -> None:
+        """Forget that some tasks failed: they got a prediction, or are gone."""
+        if rows := [{"of": self.project, "number": task} for task in tasks]:
+            self.connection.execute(_FORGET_FAILURES, rows)
 
     def numbers(self) -> list[int]:
         """Return the numbers of all failed tasks."""

@@ -11,7 +11,7 @@ import functools
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
@@ -117,6 +117,11 @@ class PaidAnswer:
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     cut_off: bool = False
+
+    @property
+    def for_others(self) -> PaidAnswer:
+        """The answer as it counts for further queries that share it: they pay nothing."""
+        return replace(self, cost=0.0, earlier=0.0)
 
 
 @dataclass(frozen=True, slots=True)

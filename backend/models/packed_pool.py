@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import structlog
@@ -208,7 +208,7 @@ class PackedPool:
             await self._calls.record_use(key, query)
             if not query.waits and (outage := self._pool[query.model].outage).down:
                 raise outage.error()
-            return replace(await asyncio.shield(shared), cost=0.0, earlier=0.0)
+            return (await asyncio.shield(shared)).for_others
         future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
         forget_when_done(self._running, key, future)
         member = Member(query, task, key, self._clock() + patience, usable, future)

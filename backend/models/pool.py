@@ -7,7 +7,6 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from weakref import WeakSet
 
@@ -268,7 +267,7 @@ class CachingPool:
             # waits for outages and that one did not or was in a hurry, this query asks for itself.
             await self._calls.record_use(key, query)
             try:
-                return replace(await self._joined(shared, query, patience), cost=0.0, earlier=0.0)
+                return (await self._joined(shared, query, patience)).for_others
             except (BudgetExhaustedError, WithdrawnError):
                 pass
             except (ModelTimeoutError, UnavailableError) as error:

@@ -2,7 +2,7 @@
 
 Some arms may agree with one another far more than the model of votes explains, because they follow another
 reading of the task, or one another. If their reading explains all votes nearly as well as the model's, the
-votes say which labels differ but not which are right, and only human labels decide.
+votes say which labels differ but not which are right: human labels or contexts decide.
 """
 
 from __future__ import annotations

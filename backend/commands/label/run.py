@@ -197,11 +197,10 @@ def _forget_changed_rows(jobs: DatasetJobs, index: Index) -> None:
     """Forget the failures of rows that somebody has changed or removed: the new rows are other tasks."""
     ledger = jobs.process.ledger
     with ledger.read() as connection:
-        gone = index.lacks(FailedTasks(connection, jobs.project).numbers())
-    if gone:
+        failed = FailedTasks(connection, jobs.project).numbers()
+    if failed and (gone := index.lacks(failed)):
         with ledger.write() as connection:
-            for number in gone:
-                FailedTasks(connection, jobs.project).forget(number)
+            FailedTasks(connection, jobs.project).forget(gone)
 
 
 def _require_blind(jobs: DatasetJobs, options: LabelOptions) -> None:

@@ -203,10 +203,13 @@ def certify_report(
     possible = _MOST if unpredicted is None else min(waiting + unpredicted, _MOST)
     own = wanted if wanted is not None and wanted <= possible else None
     lower = [share for share in _LOWER if share < target]
-    many = _MANY if unpredicted is None else possible
-    with_many = lower if own is None or own > many else []
-    for most, targets in ((waiting, lower), (many, with_many), (possible, lower if own is None else [])):
-        for share in targets:
+    bounds = [waiting]
+    if unpredicted is None and (own is None or own > _MANY):
+        bounds.append(_MANY)
+    if own is None:
+        bounds.append(possible)
+    for most in bounds:
+        for share in lower:
             if needed := labels_to_certify(audits, scores, share, most=most):
                 return found(share, needed)
     return found(target, own)

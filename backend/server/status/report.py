@@ -558,6 +558,11 @@ class Cost:
             said.append("nominal: embedded voters are free")
         return "; ".join(said)
 
+    @property
+    def votes(self) -> str:
+        """The price of the votes, with what is to be said of it."""
+        return dollars(self.rounds_usd) + (f" ({self.beside})" if self.beside else "")
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionReport:

@@ -14,7 +14,7 @@ def test_a_failed_task_is_known_until_it_is_forgotten(ledger: Ledger) -> None:
         assert projects.failed_among(connection, tasks) == set()
         FailedTasks(connection, PROJECT).record(4, "no_vote", 1.0)
         assert projects.failed_among(connection, tasks) == {(PROJECT, 4)}
-        FailedTasks(connection, PROJECT).forget(4)
+        FailedTasks(connection, PROJECT).forget([4])
         assert projects.failed_among(connection, tasks) == set()
 
 

@@ -79,7 +79,7 @@ class LabelFolder:
         url = migrated.sqlite(self.path / "ledger.sqlite")
         self.environment = Environment(database_url=url, config=config)
         self.ledger = Ledger(url)
-        self._key = patch.dict("os.environ", OPENAI_API_KEY="none")
+        self._key = patch.dict("os.environ", OPENAI_API_KEY="none", CAMVO_DATABASE_URL=url)
         self._key.__enter__()
 
     @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +46,8 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if wrong else TRUTH[kind]})
 
 
-@contextmanager
-def opened_folder(path: Path, **settings: Any) -> Iterator[LabelFolder]:
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        LabelFolder(path, script, models=("red", "green", "blue"), **settings) as folder,
-    ):
-        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
-        yield folder
+def opened_folder(path: Path, **settings: Any) -> LabelFolder:
+    return LabelFolder(path, script, models=("red", "green", "blue"), **settings)
 
 
 @pytest.fixture(scope="module")

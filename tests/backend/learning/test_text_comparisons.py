@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +35,11 @@ def script(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if sad else "Glad"})
 
 
-@contextmanager
-def opened(path: Path, start: Path | None = None, **settings: Any) -> Iterator[LabelFolder]:
+def opened(path: Path, start: Path | None = None, **settings: Any) -> LabelFolder:
     """A folder of labelled texts, which begins as a copy of another one."""
     if start is not None:
         shutil.copytree(start, path, dirs_exist_ok=True)
-    models = ("red", "green", "blue")
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        LabelFolder(path, script, models=models, concurrency=8, **settings) as folder,
-    ):
-        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
-        yield folder
+    return LabelFolder(path, script, models=("red", "green", "blue"), concurrency=8, **settings)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from backend.settings import Environment
 
+app = typer.Typer()
 
+
+@app.command()
 def connect(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     label_studio: LabelStudioUrl = None,
@@ -76,6 +79,7 @@ def connect(  # noqa: PLR0917 - a command's options
         raise typer.Exit(1)
 
 
+@app.command()
 def disconnect(
     project: ProjectNumber,
     label_studio: LabelStudioUrl = None,
@@ -158,6 +162,7 @@ def _require_webhook_secret(environment: Environment) -> None:
         )
 
 
+@app.command()
 def predict(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     budget: arguments.Budget = None,
@@ -265,6 +270,7 @@ def predict(  # noqa: PLR0917 - a command's options
     raise typer.Exit(code)
 
 
+@app.command()
 def review(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Most tasks to suggest.")] = 20,
@@ -315,6 +321,7 @@ def review(  # noqa: PLR0917 - a command's options
     notes.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)
 
 
+@app.command()
 def accept(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     above: Annotated[
@@ -345,7 +352,6 @@ def accept(  # noqa: PLR0917 - a command's options
     from backend.commands import accept as acceptance  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415
     from backend.commands.shared.setup import environment_with, existing_ledger, stored_project  # noqa: PLC0415
-    from backend.errors import ConfigError  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 
     if (above is None) != undo:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,10 @@ from backend.errors import ConfigError
 if TYPE_CHECKING:
     from backend.commands.shared.options import LabelOptions
 
+app = typer.Typer()
 
+
+@app.command()
 @with_groups
 def label(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -93,10 +95,7 @@ def _checked_parts(
     **of_one_process: int,
 ) -> dict[str, object]:
     """The options of a run that is divided; those that need the whole file in one process are refused."""
-    from backend.datasets.tasks import (  # noqa: PLC0415
-        WHOLE,
-        Shard,
-    )
+    from backend.datasets.tasks import WHOLE, Shard  # noqa: PLC0415
 
     if shard or engine:
         fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
@@ -154,6 +153,7 @@ def _file_of(out: str) -> Path:
     return Path(out)
 
 
+@app.command()
 @with_groups
 def quote(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -188,6 +188,7 @@ def quote(  # noqa: PLR0917 - a command's options
     print_quote_of(chosen, options, tasks.config, tasks.label_studio, as_json=as_json, target=target)
 
 
+@app.command()
 def jobs(
     project: Annotated[
         str | None, typer.Option("--project", help="Only the jobs of this project.", show_default="all")
@@ -212,6 +213,7 @@ def jobs(
     list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)
 
 
+@app.command()
 @with_groups
 def show(
     task: Annotated[
@@ -235,6 +237,7 @@ def show(
     show_task(chosen, task, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
+@app.command()
 def teach(
     source: Annotated[
         Path, typer.Argument(help="The labels: blind.csv, or any table with its columns.", show_default=False)
@@ -263,6 +266,7 @@ def teach(
     Console().print(tally.summary(), highlight=False, soft_wrap=True)
 
 
+@app.command("try")
 @with_groups
 def try_text(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -311,6 +315,7 @@ def try_text(  # noqa: PLR0917 - a command's options
     run_trial(chosen, trial, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
+@app.command()
 @with_groups
 def codebook(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -355,6 +360,7 @@ def codebook(  # noqa: PLR0917 - a command's options
     run_codebook(chosen, wanted, options, tasks.config, tasks.label_studio)
 
 
+@app.command()
 @with_groups
 def refine(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -418,6 +424,7 @@ def refine(  # noqa: PLR0917 - a command's options
     run_refine(chosen, wanted, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
+@app.command()
 def relabel(  # noqa: PLR0917 - a command's options
     source: SourceFile = None,
     project: ProjectInstead = None,
@@ -503,17 +510,11 @@ def relabel(  # noqa: PLR0917 - a command's options
         raise ConfigError(
             "is for projects", where="--anew", fix="label the file under another --name to begin anew"
         )
-
-    def agreed(question: str) -> bool:
-        if not yes and not sys.stdin.isatty():
-            raise ConfigError("there is no terminal to ask", where="relabel", fix="add --yes or --dry-run")
-        return yes or typer.confirm(question)
-
     run_relabel(
         source or (Path("name") if project is None else project),
         wanted,
         name=name,
         config=config,
         label_studio=label_studio,
-        agreed=None if dry_run else agreed,
+        agreed=arguments.consent("relabel", yes=yes, dry_run=dry_run),
     )

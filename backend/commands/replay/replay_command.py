@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from backend.commands.replay.study import ReplayStudy
     from backend.commands.replay.table import TableReplay
 
+app = typer.Typer()
+
 DATA, _POLICIES, RUNS, _OUTPUT = "Data", "Policies", "Runs", "Output"
 """The groups of options in the help."""
 
@@ -249,6 +251,7 @@ class _TableOptions:
         return TableReplay(study=study, votes=votes, **options)
 
 
+@app.command()
 @with_policies()
 def replay(
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -320,6 +321,17 @@ def refuse(message: str, fix: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None and value is not False and value != 0:
             raise ConfigError(message, where=f"--{name.replace('_', '-')}", fix=fix)
+
+
+def consent(command: str, *, yes: bool, dry_run: bool) -> Callable[[str], bool] | None:
+    """What asks whether to go on with a command; ``None`` for a dry run."""
+
+    def agreed(question: str) -> bool:
+        if not yes and not sys.stdin.isatty():
+            raise ConfigError("there is no terminal to ask", where=command, fix="add --yes or --dry-run")
+        return yes or typer.confirm(question)
+
+    return None if dry_run else agreed
 
 
 def _text(path: Path) -> str:

@@ -24,12 +24,13 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from backend.errors import LedgerError, LedgerFullError
 from backend.ledger.database.statements import option
+from backend.ledger.database.tables import metadata
 
 _T = TypeVar("_T")
 
@@ -426,7 +427,11 @@ class Ledger:
         try:
             with self._transaction(unbounded(self._engine)) as connection:
                 config.attributes["connection"] = connection
-                command.upgrade(config, "head")
+                if inspect(connection).has_table("alembic_version"):
+                    command.upgrade(config, "head")
+                else:
+                    metadata.create_all(connection, checkfirst=False)
+                    command.stamp(config, "head")
         except CommandError as error:
             raise LedgerError(
                 f"the ledger's tables are of a version that this CaMVo does not know: {error}",

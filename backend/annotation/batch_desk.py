@@ -240,11 +240,7 @@ class Desk:
         return min(known) - jobs.enqueued(one_model) if known else None
 
     async def _send(self, job: BatchJob, report: DeskReport) -> bool:
-        """Send a filled job, and return whether its provider took it.
-
-        Raises:
-            ModelError: nobody knows whether it did. It is looked for before anything is sent again.
-        """
+        """Send a filled job; return whether its provider took it. After an error it is looked for first."""
         provider = self._pool[job.model].batches
         self._sending.add(job.id)
         try:
@@ -306,14 +302,7 @@ class Desk:
         )
 
     async def _not_taken(self, job: BatchJob, code: str, limit: int | None, report: DeskReport) -> None:
-        """Give up a job that the provider refused as a whole.
-
-        Args:
-            job: the job.
-            code: why.
-            limit: the most tokens that may be enqueued, if there were too many; smaller jobs are sent then.
-            report: called with any other reason; such a job is not tried again.
-        """
+        """Give up a job that the provider refused as a whole; if for its size, smaller ones are sent then."""
         await self._refuse(job, code)
         if limit is not None:
             tokens = max(min(limit, job.tokens - 1), 1)

@@ -20,6 +20,7 @@ from backend.commands.shared.arguments import (
     refuse,
     with_groups,
 )
+from backend.commands.shared.output import say
 from backend.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def teach(
     from backend.commands.teach import teach_file  # noqa: PLC0415 - keeps the help fast
 
     tally = teach_file(source, config, annotator)
-    Console().print(tally.summary(), highlight=False, soft_wrap=True)
+    say(Console(), tally.summary())
 
 
 @app.command("try")

@@ -200,9 +200,6 @@ class EnsembleParameters:
         """Check the declared parameters.
 
         A mapping becomes a :class:`ByLabel`, which can be hashed.
-
-        Raises:
-            InvalidParameterError: a parameter is out of its range.
         """
         policy: Any = type(self)  # mypy does not take a type for hashable
         for name, parameter in _declared(policy).items():
@@ -297,11 +294,7 @@ class JointParameters(EnsembleParameters):
     ] = None
 
     def __post_init__(self) -> None:
-        """Check the parameters, and those that exclude one another.
-
-        Raises:
-            InvalidParameterError: a parameter is out of its range, or two of them contradict.
-        """
+        """Check the parameters, and those that exclude one another."""
         super().__post_init__()
         if found := contradiction(self.worth, self.worth_usd, self.recall, self.agreement):
             raise InvalidParameterError(" ".join(found[:2]))

@@ -101,11 +101,7 @@ def source_of(opened: Opened) -> str:
 
 
 def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPlan:
-    """Work out what is wanted.
-
-    Raises:
-        ConfigError: it loses a label, or is not clear.
-    """
+    """Work out what is wanted."""
     history = schemes.all()
     latest = latest_of(history)
     if not latest:

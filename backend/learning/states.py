@@ -32,7 +32,6 @@ from camvo.policies.policy import Fit, FitData, JointFitData, fitted
 from camvo.scores.scorer import GROWTH, Scorer
 from camvo.state.contribution import Contribution, Restart
 from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson
-from camvo.state.exploration import PatternCounts
 from camvo.state.state import State, findings
 from camvo.student import LEAST_TEXTS, STUDENT, Lessons, Student, teach
 
@@ -419,6 +418,9 @@ _CHECK: Final = 60.0
 
 _MANY: Final = 6
 
+_MORE: Final = 1.25
+"""The growth of the number of rounds after which what they teach is computed again; it takes a fit."""
+
 
 def question_kind(tag: str, labels: int) -> str:
     """The kind of a question: lessons about one are no lessons about others."""
@@ -432,7 +434,7 @@ class EarlierProjects:
     def __init__(self, access: LedgerAccess) -> None:
         self._access = access
         self._checked: dict[StateKey, float] = {}
-        self._taught: dict[StateKey, PatternCounts] = {}
+        self._taught: dict[StateKey, float] = {}
         self._teaching: set[asyncio.Task[None]] = set()
 
     async def settle(self, key: StateKey, kind: str, state: State, *, wanted: bool) -> bool:
@@ -470,11 +472,12 @@ class EarlierProjects:
         return True
 
     def teach(self, key: StateKey, kind: str, data: FitData) -> None:
-        """Keep what the votes behind a fit teach, in the background, if they are new."""
-        if not isinstance(data, JointFitData) or self._taught.get(key) is data.evidence:
+        """Keep what the votes behind a fit teach, in the background, if they are a quarter more than before."""
+        if not isinstance(data, JointFitData):
             return
-        self._taught[key] = data.evidence
-        if data.evidence.rounds >= LEAST_ROUNDS:
+        rounds, taught = data.evidence.rounds, self._taught.get(key, 0.0)
+        if rounds >= LEAST_ROUNDS and not taught / _MORE < rounds < taught * _MORE:
+            self._taught[key] = rounds
             task = asyncio.create_task(self._teach(key, kind, data))
             self._teaching.add(task)
             task.add_done_callback(self._teaching.discard)

@@ -198,7 +198,8 @@ def unread_examples(connection: Connection, project: str) -> dict[str, str]:
     voteless = (
         select(_votes.model, _rounds.task)
         .join(tables.rounds, _rounds.id == _votes.round_id)
-        .where(_votes.project == project, _votes.failure.in_(UNREAD))
+        # A model that rests after such failures may have been asked before the latest rounds only.
+        .where(_votes.project == project, _votes.failure.in_(UNREAD), _votes.voted.is_not(None))
         .order_by(_votes.round_id.desc())
         .limit(_WINDOW)
         .subquery()

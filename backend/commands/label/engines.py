@@ -20,7 +20,7 @@ from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
-from backend.commands.label.run import print_absent, results
+from backend.commands.label.run import forget_changed_rows, print_absent, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
@@ -274,6 +274,7 @@ def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Wor
     print_absent(dataset, index, console)
     with annotation_process(work.settings, work.environment, asking=False) as process:
         jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
+        forget_changed_rows(jobs, index)
         aim = agreed(jobs, index, work.options, console).aim_usd
     return replace(work, options=replace(work.options, aim=aim))
 

@@ -174,7 +174,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
         with annotation_process(settings, environment, embedder) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             tasks = RandomSample(index, project, options.sample) if options.sample else index
-            _forget_changed_rows(jobs, index)
+            forget_changed_rows(jobs, index)
             _require_blind(jobs, options)
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
@@ -192,7 +192,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
             return tally
 
 
-def _forget_changed_rows(jobs: DatasetJobs, index: Index) -> None:
+def forget_changed_rows(jobs: DatasetJobs, index: Index) -> None:
     """Forget the failures of rows that somebody has changed or removed: the new rows are other tasks."""
     ledger = jobs.process.ledger
     with ledger.read() as connection:

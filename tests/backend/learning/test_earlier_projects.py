@@ -173,5 +173,10 @@ def test_what_votes_say_of_the_models_is_kept_for_the_next_projects(
     assert taught(process, sqlite_ledger, 80) == [("1.1", 80.0)]
 
 
+def test_few_more_votes_teach_nothing_new(process: Process, sqlite_ledger: Ledger) -> None:
+    assert taught(process, sqlite_ledger, 60) == [("1.1", 60.0)]
+    assert taught(process, sqlite_ledger, 70) == [("1.1", 60.0)]
+
+
 def test_few_votes_teach_the_next_projects_nothing(process: Process, sqlite_ledger: Ledger) -> None:
     assert taught(process, sqlite_ledger, 20) == []

@@ -226,9 +226,7 @@ class LabelShare:
 
 
 def answer_shares(
-    labels: Sequence[str],
-    predicted: Mapping[Answer, int],
-    sample: Sequence[tuple[Answer, Answer | None]],
+    labels: Sequence[str], predicted: Mapping[Answer, int], sample: Sequence[tuple[Answer, Answer | None]]
 ) -> list[LabelShare]:
     """The share of each label among all tasks, in their order; none without a known answer in the sample.
 

@@ -580,12 +580,7 @@ def _finished_round(
         missing=finished.replies.missing(finished.plan.arms) or None,
     )
     lesson = finished.policy.contribution(
-        finished.plan,
-        question.name,
-        votes,
-        label,
-        human=taught_by == "human",
-        confidences=confidences,
+        finished.plan, question.name, votes, label, human=taught_by == "human", confidences=confidences
     )
     for arm, agreed in packs.items():
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)

@@ -26,13 +26,7 @@ from backend.annotation.replies import (
     unusable_code,
     votes_in,
 )
-from backend.errors import (
-    BudgetExhaustedError,
-    LedgerFullError,
-    ModelError,
-    TaskError,
-    WithdrawnError,
-)
+from backend.errors import BudgetExhaustedError, LedgerFullError, ModelError, TaskError, WithdrawnError
 from backend.ledger import LedgerAccess
 from backend.ledger.answers import PackCheck, PackChecks
 from backend.ledger.database.writer import GroupedReads

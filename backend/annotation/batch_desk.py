@@ -138,12 +138,7 @@ class Desk:
         return found
 
     async def send(
-        self,
-        project: str,
-        model: str,
-        budget: BudgetSettings,
-        report: DeskReport,
-        purse: Purse | None = None,
+        self, project: str, model: str, budget: BudgetSettings, report: DeskReport, purse: Purse | None = None
     ) -> None:
         """Send what is wanted of one model, in as many jobs as its provider's limits and the budget allow."""
         while model not in self._refused and model not in report.full:
@@ -199,12 +194,7 @@ class Desk:
             await self._send(job, report)
 
     async def _fill(
-        self,
-        project: str,
-        model: str,
-        budget: BudgetSettings,
-        report: DeskReport,
-        purse: Purse | None,
+        self, project: str, model: str, budget: BudgetSettings, report: DeskReport, purse: Purse | None
     ) -> BatchJob | None:
         """Claim lines for a new job; ``None`` if none is wanted, or none can be sent now."""
         allowed = self._read(partial(self._tokens_left, model))

@@ -174,11 +174,7 @@ class Planner:
         self._earlier = earlier
 
     async def plan(
-        self,
-        job: Job,
-        questions: Sequence[JobQuestion],
-        contexts: Contexts,
-        terms: Terms,
+        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms
     ) -> Planned:
         """The policy's plan for several questions of a task.
 

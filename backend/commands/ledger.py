@@ -69,11 +69,7 @@ class LabelsToForget:
         return covering if self.covers_later_labels else actions.bounded(connection, covering)
 
     def forget(
-        self,
-        console: Console,
-        environment: Environment,
-        *,
-        agreed: Callable[[str], bool] | None,
+        self, console: Console, environment: Environment, *, agreed: Callable[[str], bool] | None
     ) -> None:
         """Say what a withdrawal changes and, if that is agreed to, change it."""
         loaded = settings.load(environment.config)

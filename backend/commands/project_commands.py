@@ -182,10 +182,7 @@ def predict(  # noqa: PLR0917 - a command's options
     below: Annotated[
         float,
         typer.Option(
-            "--below",
-            min=0.0,
-            max=1.0,
-            help="With --refresh: only predictions with a lower score.",
+            "--below", min=0.0, max=1.0, help="With --refresh: only predictions with a lower score."
         ),
     ] = 1.0,
     recount: Annotated[
@@ -205,8 +202,7 @@ def predict(  # noqa: PLR0917 - a command's options
         ),
     ] = None,
     failed: Annotated[
-        bool,
-        typer.Option("--failed", help="Ask only about tasks that ended without a prediction before."),
+        bool, typer.Option("--failed", help="Ask only about tasks that ended without a prediction before.")
     ] = False,
     retry_failed: Annotated[
         bool,
@@ -217,8 +213,7 @@ def predict(  # noqa: PLR0917 - a command's options
         ),
     ] = False,
     annotated: Annotated[
-        bool,
-        typer.Option("--annotated", help="Also ask about tasks that people have annotated already."),
+        bool, typer.Option("--annotated", help="Also ask about tasks that people have annotated already.")
     ] = False,
     no_wait: arguments.NoWait = False,
     batch: Annotated[

@@ -28,12 +28,7 @@ from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, moment, named_task, of, percent, seconds
-from backend.server.status.question_reports import (
-    LEAST_LABELS,
-    beyond_chance,
-    points,
-    replaceable,
-)
+from backend.server.status.question_reports import LEAST_LABELS, beyond_chance, points, replaceable
 from backend.server.status.report import (
     AgreementReport,
     Alert,

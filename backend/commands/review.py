@@ -28,12 +28,7 @@ from backend.learning.annotators import AnsweredQuestion, answered_questions
 from backend.learning.projects import closed_controls, project_settings
 from backend.learning.states import States
 from backend.learning.teaching import person
-from backend.ledger import (
-    Ledger,
-    LedgerAccess,
-    projects,
-    rounds,
-)
+from backend.ledger import Ledger, LedgerAccess, projects, rounds
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import JudgedRound, Reliabilities

@@ -249,11 +249,7 @@ class TeachTally:
 
 
 def teach_file(
-    path: Path,
-    config: Path | None,
-    annotator: str | None = None,
-    *,
-    clock: Callable[[], float] = time.time,
+    path: Path, config: Path | None, annotator: str | None = None, *, clock: Callable[[], float] = time.time
 ) -> TeachTally:
     """Take the labels of a file, and weigh those of several annotators by how often each is right."""
     environment = environment_with(config)

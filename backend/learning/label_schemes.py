@@ -292,11 +292,7 @@ def _but_instructions(question: ConfigQuestion) -> str:
 
 
 def _made(
-    carried: Mapping[str, Relabelling],
-    history: Sequence[Scheme],
-    asked: Asked,
-    now: float,
-    fates: LabelFates,
+    carried: Mapping[str, Relabelling], history: Sequence[Scheme], asked: Asked, now: float, fates: LabelFates
 ) -> list[tuple[Scheme, Relabelling]]:
     questions, latest = {question.name: question for question in asked.config.questions}, latest_of(history)
     made: list[tuple[Scheme, Relabelling]] = []

@@ -327,11 +327,7 @@ def _is_due(connection: Connection, project: str) -> bool:
     them label for less than an hour, and n human labels cause at most about 2.5·ln(n / 10) further recounts.
     """
     recounted = Recounts(connection, project)
-    stored, look, at = (
-        projects.get(connection, project),
-        recounted.last_look(),
-        now(connection),
-    )
+    stored, look, at = (projects.get(connection, project), recounted.last_look(), now(connection))
     if stored is None or stored.sequence == 0:
         return False
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):

@@ -488,13 +488,7 @@ class ProjectCount:
 class Recounter:
     """Counts projects again, one at a time. Used from one event loop only."""
 
-    def __init__(
-        self,
-        access: LedgerAccess,
-        states: States,
-        workers: Executor,
-        settings: Settings,
-    ) -> None:
+    def __init__(self, access: LedgerAccess, states: States, workers: Executor, settings: Settings) -> None:
         self._access, self._states = access, states
         self._workers, self._settings = workers, settings
         self._stopping = threading.Event()
@@ -613,10 +607,7 @@ class Recounter:
             policy = policy_of(settings.policy, [aggregation, *aggregations])
             linear = policy.linear(aggregation)
             state = await self._states.current(
-                key,
-                dimension=first.context.shape[0],
-                lambda_l=settings.policy.lambda_l,
-                linear=linear,
+                key, dimension=first.context.shape[0], lambda_l=settings.policy.lambda_l, linear=linear
             )
             own = State.restore(state.snapshot(), linear=linear)  # the original continues to learn
             counter = _QuestionCounter(

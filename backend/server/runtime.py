@@ -296,10 +296,7 @@ class Runtime:
         self.quotes = _Quotes(self._process, self.projects.settings, self._counting, settings.deadline)
         self.recounts = self._make_recounts(environment)
         self.completing = Completing(
-            access=self._access,
-            further=self._process.further,
-            settings=settings,
-            environment=environment,
+            access=self._access, further=self._process.further, settings=settings, environment=environment
         )
         self._training = self._make_training(environment)
         self._process.start(

@@ -197,11 +197,7 @@ class ServedProjects:
         return True
 
     def remember(
-        self,
-        project: str,
-        extra_params: Any,
-        label_config: str | None = None,
-        hostname: str | None = None,
+        self, project: str, extra_params: Any, label_config: str | None = None, hostname: str | None = None
     ) -> None:
         """Store what ``/setup`` says: a project's ``extra_params`` and config, and Label Studio's address."""
         own = self._settings.for_project(extra_params)

@@ -240,9 +240,7 @@ class CaMVoParameters(EnsembleParameters):
     confidence: Annotated[
         Literal["beta", "exact", "copula"],
         Parameter(
-            help="How camvo computes a subset's confidence.",
-            in_settings=("beta", "exact"),
-            per_project=False,
+            help="How camvo computes a subset's confidence.", in_settings=("beta", "exact"), per_project=False
         ),
     ] = "beta"
 
@@ -327,9 +325,5 @@ class OneModelParameters(EnsembleParameters):
     ] = 200
 
 
-CLASSES: Final[tuple[type[EnsembleParameters], ...]] = (
-    CaMVoParameters,
-    JointParameters,
-    OneModelParameters,
-)
+CLASSES: Final[tuple[type[EnsembleParameters], ...]] = (CaMVoParameters, JointParameters, OneModelParameters)
 """All classes of parameters."""

@@ -31,13 +31,7 @@ from backend.commands.instructions.asking import (
     price_of,
     with_text,
 )
-from backend.commands.instructions.codebook import (
-    VOTE,
-    Codebook,
-    CodebookOptions,
-    collect,
-    how_to_adopt,
-)
+from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect, how_to_adopt
 from backend.commands.instructions.trial import change, compare_texts, write_page
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar, say
@@ -326,10 +320,7 @@ class _Judging:
     """The race of the texts on tasks that did not lead to them."""
 
     def __init__(
-        self,
-        before: DatasetJobs,
-        after: Sequence[DatasetJobs],
-        annotated: Mapping[int, Sequence[Annotation]],
+        self, before: DatasetJobs, after: Sequence[DatasetJobs], annotated: Mapping[int, Sequence[Annotation]]
     ) -> None:
         self.sides = {_PRESENT: before} | {str(place): side for place, side in enumerate(after, 1)}
         self.race = Race(list(self.sides)) if after else None

@@ -165,21 +165,13 @@ class _ProjectSweeps:
         tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.project.tasks.tasks
         spending = Spending(jobs.process.ledger, jobs.project)
         with progress_bar(
-            self.console,
-            "labelling",
-            tasks,
-            note=lambda done, total: spending.so_far(),
-            waiting=jobs.awaited,
+            self.console, "labelling", tasks, note=lambda done, total: spending.so_far(), waiting=jobs.awaited
         ) as advance:
             run(advance)
 
 
 def label_project(
-    number: int,
-    config: Path | None,
-    label_studio: str | None,
-    options: LabelOptions,
-    out: Path | None = None,
+    number: int, config: Path | None, label_studio: str | None, options: LabelOptions, out: Path | None = None
 ) -> Ending:
     """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:

@@ -26,14 +26,7 @@ from backend.commands.bulk.labelling import RunTally, label_tasks
 from backend.commands.bulk.predict_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
-from backend.commands.label.columns import (
-    ID,
-    PROJECT,
-    TASK,
-    added_kinds,
-    added_values,
-    label_columns,
-)
+from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say

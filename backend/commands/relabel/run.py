@@ -26,12 +26,7 @@ from backend.label_studio.client import Client
 from backend.label_studio.predictions import relabelled_result
 from backend.learning.carrying import corrections, run_each
 from backend.learning.label_schemes import begin_anew, begin_first, carryings
-from backend.learning.projects import (
-    asked_questions,
-    project_settings,
-    remember_project,
-    shown_instructions,
-)
+from backend.learning.projects import asked_questions, project_settings, remember_project, shown_instructions
 from backend.ledger import projects
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes, short_name

@@ -63,8 +63,7 @@ class SharedOptions:
     """The options that both commands have with the same default. The help texts explain them."""
 
     lambda_l: Annotated[
-        float,
-        typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=_POLICIES),
+        float, typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=_POLICIES)
     ] = 1.0
     window: Annotated[
         int,
@@ -83,8 +82,7 @@ class SharedOptions:
         ),
     ] = False
     seed: Annotated[
-        int,
-        typer.Option(min=0, help="Seed of the first shuffle; the others count up.", rich_help_panel=RUNS),
+        int, typer.Option(min=0, help="Seed of the first shuffle; the others count up.", rich_help_panel=RUNS)
     ] = 0
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", rich_help_panel=RUNS)] = 1
     json: Annotated[
@@ -96,8 +94,7 @@ class SharedOptions:
         ),
     ] = None
     report: Annotated[
-        Path | None,
-        typer.Option(help="Draw a report into this folder.", rich_help_panel=_OUTPUT),
+        Path | None, typer.Option(help="Draw a report into this folder.", rich_help_panel=_OUTPUT)
     ] = None
 
     def study(self, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int) -> ReplayStudy:

@@ -155,9 +155,7 @@ class TableReplay:
         self.study.require_output(*([folder] if folder else []))
         if self.in_order and self.study.shuffles > 1:
             raise ReplayError(
-                "the rows of the table have only one order",
-                where="--in-order",
-                fix="leave --shuffles out",
+                "the rows of the table have only one order", where="--in-order", fix="leave --shuffles out"
             )
         file = VotesFile.read(self.votes, self.delimiter, self.context)
         prices = read_prices(self.prices, file.models, self.votes)

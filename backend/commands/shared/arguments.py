@@ -86,8 +86,7 @@ _IdColumn: TypeAlias = Annotated[
     typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
 ]
 Name: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--name", help="The project in the ledger.", show_default="the file's name"),
+    str | None, typer.Option("--name", help="The project in the ledger.", show_default="the file's name")
 ]
 Out: TypeAlias = Annotated[
     str | None,
@@ -154,12 +153,10 @@ RetryFailed: TypeAlias = Annotated[
     ),
 ]
 ProjectInstead: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--project", min=1, help="This project of Label Studio instead of a file."),
+    int | None, typer.Option("--project", min=1, help="This project of Label Studio instead of a file.")
 ]
 Batch: TypeAlias = Annotated[
-    bool,
-    typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+    bool, typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day.")
 ]
 Wait: TypeAlias = Annotated[
     bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
@@ -180,8 +177,7 @@ AskMore: TypeAlias = Annotated[
     ),
 ]
 Certificate: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
+    Path | None, typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page.")
 ]
 ShardOf: TypeAlias = Annotated[
     str | None,

@@ -33,11 +33,7 @@ from backend.ledger.rounds import ProjectRounds
 from backend.questions import parse_label_config
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates
-from backend.server.status.question_reports import (
-    agreement_reports,
-    beyond_chance,
-    replaceable,
-)
+from backend.server.status.question_reports import agreement_reports, beyond_chance, replaceable
 from backend.server.status.report import (
     AgreementReport,
     FoundTasks,

@@ -254,9 +254,7 @@ class GroupedReads(Generic[_Item, _Value]):
     """Reads of one kind. Used from one event loop only."""
 
     def __init__(
-        self,
-        access: LedgerAccess,
-        together: Callable[[Connection, Sequence[_Item]], Sequence[_Value]],
+        self, access: LedgerAccess, together: Callable[[Connection, Sequence[_Item]], Sequence[_Value]]
     ) -> None:
         self._access, self._together = access, together
         self._waiting: list[tuple[_Item, asyncio.Future[_Value]]] = []

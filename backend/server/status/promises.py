@@ -33,13 +33,7 @@ from backend.server.status.report import (
 )
 from camvo.numerics.small import clopper_pearson
 from camvo.scores.calibration import ScoreCheck
-from camvo.scores.guarantee import (
-    Certified,
-    Guarantee,
-    ScoreCounts,
-    label_found,
-    labels_to_certify,
-)
+from camvo.scores.guarantee import Certified, Guarantee, ScoreCounts, label_found, labels_to_certify
 from camvo.shares import Answer, Arrival, answer_shares, random_sample
 from camvo.state.contribution import Restart
 from camvo.typing import Array

@@ -284,11 +284,6 @@ def _reader(engine: Engine) -> Engine:
     )
 
 
-def _writer(engine: Engine) -> Engine:
-    """Return the engine for write transactions, of which one runs at a time."""
-    return engine.execution_options(**{_MODE: "write"})
-
-
 def unbounded(engine: Engine) -> Engine:
     """Return the engine for migrations: write transactions whose statements may take any time."""
     return engine.execution_options(**{_MODE: "write", _UNBOUNDED: True})
@@ -399,7 +394,7 @@ class Ledger:
         self._patience = patience
         self._works: dict[str, bool] = {}
         self._engine = _create(self._url, patience, clock)
-        self._reader, self._writer = _reader(self._engine), _writer(self._engine)
+        self._reader, self._writer = _reader(self._engine), self._engine.execution_options(**{_MODE: "write"})
 
     @property
     def place(self) -> str:

@@ -203,7 +203,7 @@ class Annotator:
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
             if holds_contexts:
-                await contexts.of_all(questions)
+                await contexts.of_all(questions, soon=job.hurried)
                 embedded = {question.name: contexts.so_far(question) for question in questions}
                 plan = plan.with_contexts(embedded)
             task = FinishedTask(

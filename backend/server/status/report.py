@@ -116,6 +116,7 @@ class CertifyReport:
         next_task: the first of them.
         unpredicted: tasks that can still be kept blind; ``None`` if that is unknown.
         wanted: how many would certify the project's own share if there were as many tasks; ``None`` if none.
+        held: a lower share that is certified already, where the project's own cannot be expected to be.
     """
 
     target: float
@@ -124,6 +125,7 @@ class CertifyReport:
     next_task: int | None
     unpredicted: int | None = None
     wanted: int | None = None
+    held: float | None = None
 
 
 Basis = Literal["blind", "reviewed", "score"]

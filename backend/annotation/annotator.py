@@ -172,9 +172,7 @@ class Annotator:
         terms = await self._terms(job, questions, asking, known)
         policy = terms.policy
         with tracing.plan() as span:
-            packed = any(model.pack is not None for model in job.settings.models)
-            held = job.batching is None and not (alone or packed)  # a held task fills no prompt
-            planned = await self._planned(job, questions, contexts, terms, held=held)
+            planned = await self._planned(job, questions, contexts, terms, prompt)
             plan = asking.fixed(planned.plan)
             planned_at = self._access.clock()
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
@@ -188,7 +186,7 @@ class Annotator:
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
             if holds_contexts:
-                await contexts.of_all(questions)
+                await contexts.of_all(questions, soon=job.hurried)
                 embedded = {question.name: contexts.so_far(question) for question in questions}
                 plan = plan.with_contexts(embedded)
             task = FinishedTask(
@@ -213,17 +211,24 @@ class Annotator:
             raise no_vote_error(job, replies, undecided)
 
     async def _planned(
-        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms, *, held: bool
+        self,
+        job: Job,
+        questions: Sequence[JobQuestion],
+        contexts: Contexts,
+        terms: Terms,
+        prompt: TaskPrompt,
     ) -> Planned:
         """The plan; made again once the first rounds of the project have ended, if they are to be awaited.
 
         All waits together are bounded: a task has a deadline.
         """
+        held = job.batching is None and not prompt.alone
         until = self._openings.patience_ends()
         ended = self._openings.ended_so_far(job.project)
         planned = await self._planner.plan(job, questions, contexts, terms)
         while held and self._openings.is_full(job.project, planned.plan, ended):
-            held = await self._openings.wait(job.project, until)
+            with self._voters.waiting(prompt):
+                held = await self._openings.wait(job.project, until)
             ended = self._openings.ended_so_far(job.project)
             planned = await self._planner.plan(job, questions, contexts, terms)
         return planned

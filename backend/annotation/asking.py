@@ -274,7 +274,7 @@ class Voters:
         return nullcontext() if alone else self._packs.collector.preparing()
 
     def waiting(self, prompt: TaskPrompt) -> AbstractContextManager[None]:
-        """During the block, the task waits for answers, and nobody waits for it."""
+        """During the block, the task waits for answers, its own or others', and nobody waits for it."""
         return nullcontext() if prompt.alone else self._packs.collector.waiting()
 
     def can_see(self, job: Job, addresses: Sequence[str] = ()) -> bool:

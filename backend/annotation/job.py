@@ -153,21 +153,26 @@ class EmbeddedContexts:
         known = self._known.get(question.name)
         return unknown_context(self._embedder.dimension) if known is None else known
 
-    async def of(self, question: JobQuestion) -> Array:
+    async def of(self, question: JobQuestion, *, soon: bool = True) -> Array:
         """The context: the embedded text, and the category if the question has one.
 
         It is rounded to 16 bits before anything reads it, so that the ledger holds exactly the numbers that
         the plan used, in half the space; cosines change by less than 0.001.
         """
         if question.name not in self._known:
-            vector = await self._embedder.vector(question.context)
+            vector = await self._embedder.vector(question.context, soon=soon)
             short = vector.astype(np.float16).astype(np.float64)
             self._known[question.name] = with_category(short, question.category)
         return self._known[question.name]
 
-    async def of_all(self, questions: Sequence[JobQuestion]) -> None:
-        """Embed the texts of several questions, so that :meth:`so_far` knows their contexts."""
-        await asyncio.gather(*(self.of(question) for question in questions))
+    async def of_all(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
+        """Embed the texts of several questions, so that :meth:`so_far` knows their contexts.
+
+        Args:
+            questions: the questions.
+            soon: whether somebody waits for the task; if not, its texts share a batch with others.
+        """
+        await asyncio.gather(*(self.of(question, soon=soon) for question in questions))
 
     def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
         """Let the texts of several questions be embedded before :meth:`of_all` is called."""

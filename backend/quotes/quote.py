@@ -29,6 +29,7 @@ from camvo.policies.joint import FIRST, Joint
 from camvo.quotes import FEWEST, KnownVotes, LabelledVotes, Mix, mixes
 from camvo.scores.reviews import seconds_per_label
 from camvo.state.exploration import UNASKED
+from camvo.student import STUDENT
 from camvo.twins import packed_arm
 
 _KNOWN_ROUNDS_MOST = 2_000
@@ -50,12 +51,18 @@ class KnownRounds:
 def read_known_rounds(
     connection: Connection, key: StateKey, labels: Sequence[str], prices: Mapping[str, float]
 ) -> KnownRounds:
-    """Read the latest rounds on a question that asked all arms of today by a draw."""
+    """Read the latest rounds on a question that asked all arms of today by a draw.
+
+    Votes of two arms alone do not show which of them is right more often, so a replay of them trusts both
+    alike. A policy that has seen them beside a third arm, since removed, knows better: there are none then.
+    """
     arms, names = tuple(sorted(prices)), tuple(sorted(labels))
     place = {label: number for number, label in enumerate(names)}
     found = QuestionRounds(connection, key.project, key.control, key.epoch).everyone_votes(
         set(arms), _KNOWN_ROUNDS_MOST
     )
+    if len(arms) < 3 and any(votes.keys() - {*arms, STUDENT} for votes, _ in found):
+        found = []
     rows = [[place.get(votes[arm] or "", -1) for arm in arms] for votes, _ in found]
     return KnownRounds(
         KnownVotes(

@@ -16,12 +16,7 @@ from backend.commands.shared.arguments import Config
 from backend.errors import DISK_FULL
 from camvo.errors import CamvoError
 
-app = typer.Typer(
-    name="camvo",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="camvo", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 def _version(wanted: bool) -> None:
@@ -119,8 +114,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
     annotators: Annotated[
-        bool,
-        typer.Option("--annotators", help="Also report on each annotator, by their id in Label Studio."),
+        bool, typer.Option("--annotators", help="Also report on each annotator, by their id in Label Studio.")
     ] = False,
     certificate: Annotated[
         Path | None,
@@ -152,36 +146,8 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
     print_report(Console(), environment, project=project, as_json=as_json, annotators=annotators)
 
 
-app.command()(task_commands.quote)
-app.command("try")(task_commands.try_text)
-app.command()(task_commands.codebook)
-app.command()(task_commands.refine)
-app.command()(task_commands.relabel)
-app.command()(task_commands.label)
-app.command()(task_commands.jobs)
-app.command()(task_commands.teach)
-app.command()(replay_command.replay)
-app.command()(project_commands.connect)
-app.command()(project_commands.disconnect)
-app.command()(project_commands.predict)
-app.command()(project_commands.review)
-app.command()(task_commands.show)
-app.command()(project_commands.accept)
-
-ledger = typer.Typer(
-    name="ledger", help="Change, check, export or copy what the ledger holds.", no_args_is_help=True
-)
-for _ledger_command in (
-    ledger_commands.forget,
-    ledger_commands.prune,
-    ledger_commands.verify,
-    ledger_commands.export,
-    ledger_commands.copy,
-    ledger_commands.migrate,
-):
-    ledger.command()(_ledger_command)
-app.add_typer(ledger)
-
+for _commands in (task_commands.app, replay_command.app, project_commands.app, ledger_commands.app):
+    app.add_typer(_commands)
 
 _FULL = 5
 """The exit code if a disk is full."""

@@ -84,7 +84,6 @@ MOST_LINES = 450
 
 LONG: Mapping[str, str] = {
     "backend.ledger.database.tables": "the schema is one table of contents",
-    "backend.ledger.migrations.versions.0001_ledger": "a migration is one step",
     "backend.server.status.report": "the report's schema is one table of contents",
 }
 """Modules with more, each with its reason."""

@@ -19,7 +19,9 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 
+from backend.commands.shared.output import say
 from backend.ledger import Ledger
+from backend.ledger.database.statements import portions
 from backend.ledger.rounds import ProjectRounds, Round
 from backend.questions import parse_label_config
 from backend.settings import child_environment
@@ -43,13 +45,13 @@ class _DemoProject:
         """The project's key in ``/setup`` and ``/predict``: its id and the Unix time of its creation."""
         return f"{self.number}.{int(_CREATED.timestamp())}"
 
-    def payload(self, model_version: str) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         """Return the project as webhooks carry it, with keys a backend reads and keys it must not."""
         return {
             "id": self.number,
             "title": self.title,
             "label_config": self.label_config,
-            "model_version": model_version,
+            "model_version": "camvo",
             "created_at": _stamp(_CREATED),
             "sampling": "Sequential sampling",
             "show_collab_predictions": True,
@@ -87,9 +89,8 @@ class _DemoProject:
 class _DemoLabelStudio:
     """The part of Label Studio that talks to an ML backend, over real HTTP."""
 
-    def __init__(self, url: str, model_version: str = "camvo") -> None:
+    def __init__(self, url: str) -> None:
         self._http = httpx.Client(base_url=url, timeout=100.0)
-        self._model_version = model_version
 
     def connect(self, project: _DemoProject) -> None:
         """Send GET /health and POST /setup, as Label Studio does before each use of a backend."""
@@ -134,7 +135,7 @@ class _DemoLabelStudio:
             "action": "ANNOTATION_CREATED",
             "annotation": annotation,
             "task": dict(task),
-            "project": project.payload(self._model_version),
+            "project": project.payload(),
         }
         self._http.post("/webhook", json=body).raise_for_status()
 
@@ -185,7 +186,7 @@ def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> N
         text = result.text.task["data"]["text"]
         short = text if len(text) <= width else text[: width - 1] + "…"
         line = f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}"
-        console.print(line, highlight=False, soft_wrap=True)
+        say(console, line)
 
 
 _PATIENCE = 90.0
@@ -279,8 +280,7 @@ def label_texts(console: Console, server: _RunningServer) -> LabelledTexts:
         label_studio.connect(project)
         texts = _texts(project, name)
         labelled: list[_LabelledText] = []
-        for start in range(0, len(texts), _PORTION):
-            portion = texts[start : start + _PORTION]
+        for portion in portions(texts, _PORTION):
             predictions = label_studio.predict(project, [text.task for text in portion])
             new = _with_rounds(ledger, project, portion, predictions)
             _print_predictions(console, new[: max(0, _SHOWN - len(labelled))])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from backend.commands.shared.arguments import AnyConfig
+from backend.commands.shared.arguments import AnyConfig, consent
+
+app = typer.Typer(
+    name="ledger", help="Change, check, export or copy what the ledger holds.", no_args_is_help=True
+)
 
 
+@app.command()
 def forget(  # noqa: PLR0917 - a command's options
     annotator: Annotated[
         str | None, typer.Option(help="Whose labels: a number of Label Studio's, or a name as in files.")
@@ -51,19 +55,13 @@ def forget(  # noqa: PLR0917 - a command's options
     from backend.commands.ledger import LabelsToForget  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
     from backend.commands.teach import annotator_number  # noqa: PLC0415
-    from backend.errors import ConfigError  # noqa: PLC0415
 
     number = annotator_number(annotator, "--annotator")
     wanted = LabelsToForget(number, project, task, since, undo=undo, from_now_on=from_now_on)
-
-    def agreed(question: str) -> bool:
-        if not yes and not sys.stdin.isatty():
-            raise ConfigError("there is no terminal to ask", where="forget", fix="add --yes or --dry-run")
-        return yes or typer.confirm(question)
-
-    wanted.forget(Console(), environment_with(config), agreed=None if dry_run else agreed)
+    wanted.forget(Console(), environment_with(config), agreed=consent("forget", yes=yes, dry_run=dry_run))
 
 
+@app.command()
 def prune(  # noqa: PLR0917 - a command's options
     older: Annotated[str, typer.Option(help="Prune what is older than this: 90d, 12w or 2y.")],
     project: Annotated[
@@ -88,23 +86,18 @@ def prune(  # noqa: PLR0917 - a command's options
 
     from backend.commands.ledger import prune_ledger  # noqa: PLC0415
     from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
-    from backend.errors import ConfigError  # noqa: PLC0415
-
-    def agreed(question: str) -> bool:
-        if not yes and not sys.stdin.isatty():
-            raise ConfigError("there is no terminal to ask", where="prune", fix="add --yes or --dry-run")
-        return yes or typer.confirm(question)
 
     prune_ledger(
         Console(),
         environment_with(config),
         older=older,
         project=project,
-        agreed=None if dry_run else agreed,
+        agreed=consent("prune", yes=yes, dry_run=dry_run),
         compact=compact,
     )
 
 
+@app.command()
 def verify(
     url: Annotated[
         str | None,
@@ -129,6 +122,7 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command()
 def export(
     out: Annotated[
         Path | None,
@@ -149,6 +143,7 @@ def export(
     export_ledger(environment_with(config), out, project)
 
 
+@app.command()
 def migrate() -> None:
     """Create or update the ledger's tables, as every server does when it starts. Stop older versions first.
 
@@ -160,6 +155,7 @@ def migrate() -> None:
     typer.echo(f"The ledger at {migrate_ledger(Environment().database_url)} has this version's tables.")
 
 
+@app.command()
 def copy(
     to: Annotated[str, typer.Option(help="An empty database: postgresql://user:password@host/database")],
     config: AnyConfig = None,

@@ -9,6 +9,7 @@ import typer
 
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
+from backend.commands.shared.output import say
 from backend.errors import ConfigError, LabelStudioError
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
     from backend.settings import Environment
 
+app = typer.Typer()
 
+
+@app.command()
 def connect(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     label_studio: LabelStudioUrl = None,
@@ -76,6 +80,7 @@ def connect(  # noqa: PLR0917 - a command's options
         raise typer.Exit(1)
 
 
+@app.command()
 def disconnect(
     project: ProjectNumber,
     label_studio: LabelStudioUrl = None,
@@ -158,6 +163,7 @@ def _require_webhook_secret(environment: Environment) -> None:
         )
 
 
+@app.command()
 def predict(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     budget: arguments.Budget = None,
@@ -176,10 +182,7 @@ def predict(  # noqa: PLR0917 - a command's options
     below: Annotated[
         float,
         typer.Option(
-            "--below",
-            min=0.0,
-            max=1.0,
-            help="With --refresh: only predictions with a lower score.",
+            "--below", min=0.0, max=1.0, help="With --refresh: only predictions with a lower score."
         ),
     ] = 1.0,
     recount: Annotated[
@@ -199,8 +202,7 @@ def predict(  # noqa: PLR0917 - a command's options
         ),
     ] = None,
     failed: Annotated[
-        bool,
-        typer.Option("--failed", help="Ask only about tasks that ended without a prediction before."),
+        bool, typer.Option("--failed", help="Ask only about tasks that ended without a prediction before.")
     ] = False,
     retry_failed: Annotated[
         bool,
@@ -211,8 +213,7 @@ def predict(  # noqa: PLR0917 - a command's options
         ),
     ] = False,
     annotated: Annotated[
-        bool,
-        typer.Option("--annotated", help="Also ask about tasks that people have annotated already."),
+        bool, typer.Option("--annotated", help="Also ask about tasks that people have annotated already.")
     ] = False,
     no_wait: arguments.NoWait = False,
     batch: Annotated[
@@ -265,6 +266,7 @@ def predict(  # noqa: PLR0917 - a command's options
     raise typer.Exit(code)
 
 
+@app.command()
 def review(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Most tasks to suggest.")] = 20,
@@ -310,11 +312,12 @@ def review(  # noqa: PLR0917 - a command's options
     suggestions = show_review_list(console, environment, key, limit, as_json=as_json)
     shown, notes = tabs.Tabs(client, project), Console(stderr=as_json)
     if (blind := shown.show_blind(suggestions.blind_next)) is not None:
-        notes.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
+        say(notes, f"Tab {tabs.BLIND_TITLE!r}: {blind}")
     address = shown.show([suggested.task for suggested in suggestions.tasks])
-    notes.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)
+    say(notes, f"Tab {tabs.TITLE!r}: {address}")
 
 
+@app.command()
 def accept(  # noqa: PLR0917 - a command's options
     project: ProjectNumber,
     above: Annotated[
@@ -345,7 +348,6 @@ def accept(  # noqa: PLR0917 - a command's options
     from backend.commands import accept as acceptance  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415
     from backend.commands.shared.setup import environment_with, existing_ledger, stored_project  # noqa: PLC0415
-    from backend.errors import ConfigError  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 
     if (above is None) != undo:
@@ -371,7 +373,7 @@ def accept(  # noqa: PLR0917 - a command's options
     verb = "would be accepted" if dry_run else "accepted"
     console.print(f"{count} tasks {verb}", highlight=False)
     for reason, number in left.most_common():
-        console.print(f"{number} left out: {reason}", highlight=False, soft_wrap=True)
+        say(console, f"{number} left out: {reason}")
     if count and not dry_run:
         console.print(f"Take it back with: camvo accept --project {project} --undo", highlight=False)
 

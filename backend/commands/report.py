@@ -14,7 +14,7 @@ from rich.table import Table
 
 from backend import settings
 from backend.commands.shared.certificate import share_tables
-from backend.commands.shared.output import plain_table
+from backend.commands.shared.output import plain_table, say
 from backend.commands.shared.setup import existing_ledger
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio import predictions
@@ -28,12 +28,7 @@ from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, moment, named_task, of, percent, seconds
-from backend.server.status.question_reports import (
-    LEAST_LABELS,
-    beyond_chance,
-    points,
-    replaceable,
-)
+from backend.server.status.question_reports import LEAST_LABELS, beyond_chance, points, replaceable
 from backend.server.status.report import (
     AgreementReport,
     Alert,
@@ -51,7 +46,7 @@ from backend.server.status.report import (
     SharesReport,
     VotesReport,
 )
-from backend.server.status.work import commands_of
+from backend.server.status.work import already_certified, commands_of
 from backend.settings import Environment
 
 
@@ -317,7 +312,7 @@ def _print_project(console: Console, project: ProjectReport, compared: str | Non
     for failed in project.failed:
         final = ", final" if failed.final else ""
         line = f"{of(failed.tasks, 'task')} ({failed.code}{final}): {failed.fix}"
-        console.print(f"{'no prediction':<16} {escape(line)}", highlight=False, soft_wrap=True)
+        say(console, f"{'no prediction':<16} {escape(line)}")
     for control in project.skipped:
         console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
 
@@ -375,7 +370,7 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
         if question.current:
             if question.guarantee.blind:
                 yield "blind", f"{question.control}: {_labelled(question.guarantee, project.key)}"
-            yield "no review", f"{question.control}: {_guaranteed(question.guarantee)}"
+            yield "no review", f"{question.control}: {_guaranteed(question)}"
             if question.shares is not None:
                 yield "shares", f"{question.control}: {_spoken_for(question.shares)}"
         if question.votes is not None:
@@ -433,14 +428,16 @@ def _labelled(guarantee: GuaranteeReport, project: str) -> str:
     return f"{labelled}; {counted}; next is task {named_task(guarantee.next_task, project)}"
 
 
-def _guaranteed(guarantee: GuaranteeReport) -> str:
+def _guaranteed(question: QuestionReport) -> str:
+    guarantee, certify = question.guarantee, question.certify
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
     void = f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
     if not (guarantee.blind or guarantee.void):
         return "nothing is certified, since no task is blind"
     if guarantee.threshold is None:
-        return f"blind labels support no score from which {claim}{void}"
+        held = f". {already_certified(question, certify.held)}" if certify and certify.held else ""
+        return f"blind labels support no score from which {claim}{void}{held}"
     later = f"; {of(guarantee.beyond, 'label')} not covered" if guarantee.beyond else ""
     later += void
     hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +20,16 @@ from backend.commands.shared.arguments import (
     refuse,
     with_groups,
 )
+from backend.commands.shared.output import say
 from backend.errors import ConfigError
 
 if TYPE_CHECKING:
     from backend.commands.shared.options import LabelOptions
 
+app = typer.Typer()
 
+
+@app.command()
 @with_groups
 def label(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -93,10 +96,7 @@ def _checked_parts(
     **of_one_process: int,
 ) -> dict[str, object]:
     """The options of a run that is divided; those that need the whole file in one process are refused."""
-    from backend.datasets.tasks import (  # noqa: PLC0415
-        WHOLE,
-        Shard,
-    )
+    from backend.datasets.tasks import WHOLE, Shard  # noqa: PLC0415
 
     if shard or engine:
         fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
@@ -154,6 +154,7 @@ def _file_of(out: str) -> Path:
     return Path(out)
 
 
+@app.command()
 @with_groups
 def quote(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -188,6 +189,7 @@ def quote(  # noqa: PLR0917 - a command's options
     print_quote_of(chosen, options, tasks.config, tasks.label_studio, as_json=as_json, target=target)
 
 
+@app.command()
 def jobs(
     project: Annotated[
         str | None, typer.Option("--project", help="Only the jobs of this project.", show_default="all")
@@ -212,6 +214,7 @@ def jobs(
     list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)
 
 
+@app.command()
 @with_groups
 def show(
     task: Annotated[
@@ -235,6 +238,7 @@ def show(
     show_task(chosen, task, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
+@app.command()
 def teach(
     source: Annotated[
         Path, typer.Argument(help="The labels: blind.csv, or any table with its columns.", show_default=False)
@@ -260,9 +264,10 @@ def teach(
     from backend.commands.teach import teach_file  # noqa: PLC0415 - keeps the help fast
 
     tally = teach_file(source, config, annotator)
-    Console().print(tally.summary(), highlight=False, soft_wrap=True)
+    say(Console(), tally.summary())
 
 
+@app.command("try")
 @with_groups
 def try_text(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -311,6 +316,7 @@ def try_text(  # noqa: PLR0917 - a command's options
     run_trial(chosen, trial, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
+@app.command()
 @with_groups
 def codebook(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -355,6 +361,7 @@ def codebook(  # noqa: PLR0917 - a command's options
     run_codebook(chosen, wanted, options, tasks.config, tasks.label_studio)
 
 
+@app.command()
 @with_groups
 def refine(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
@@ -377,8 +384,7 @@ def refine(  # noqa: PLR0917 - a command's options
         typer.Option("--adopt", metavar="PATH", help="Ask nobody: write this text into the project."),
     ] = None,
     take_back: Annotated[
-        bool,
-        typer.Option("--take-back", help="Ask nobody: write an earlier text of the project into it."),
+        bool, typer.Option("--take-back", help="Ask nobody: write an earlier text of the project into it.")
     ] = False,
     text: Annotated[
         str | None,
@@ -386,8 +392,7 @@ def refine(  # noqa: PLR0917 - a command's options
     ] = None,
     budget: arguments.Budget = None,
     yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Spend what the quote says, or change the project's text."),
+        bool, typer.Option("--yes", help="Spend what the quote says, or change the project's text.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -418,6 +423,7 @@ def refine(  # noqa: PLR0917 - a command's options
     run_refine(chosen, wanted, options, tasks.config, tasks.label_studio, as_json=as_json)
 
 
+@app.command()
 def relabel(  # noqa: PLR0917 - a command's options
     source: SourceFile = None,
     project: ProjectInstead = None,
@@ -434,18 +440,12 @@ def relabel(  # noqa: PLR0917 - a command's options
     split: Annotated[
         list[str] | None,
         typer.Option(
-            "--split",
-            metavar="OLD=A,B",
-            help="A label becomes several; its tasks are asked again.",
+            "--split", metavar="OLD=A,B", help="A label becomes several; its tasks are asked again."
         ),
     ] = None,
     add: Annotated[
         list[str] | None,
-        typer.Option(
-            "--add",
-            metavar="NEW=A,B",
-            help="A label is new; tasks of A and B may get it.",
-        ),
+        typer.Option("--add", metavar="NEW=A,B", help="A label is new; tasks of A and B may get it."),
     ] = None,
     below: Annotated[
         float | None,
@@ -503,17 +503,11 @@ def relabel(  # noqa: PLR0917 - a command's options
         raise ConfigError(
             "is for projects", where="--anew", fix="label the file under another --name to begin anew"
         )
-
-    def agreed(question: str) -> bool:
-        if not yes and not sys.stdin.isatty():
-            raise ConfigError("there is no terminal to ask", where="relabel", fix="add --yes or --dry-run")
-        return yes or typer.confirm(question)
-
     run_relabel(
         source or (Path("name") if project is None else project),
         wanted,
         name=name,
         config=config,
         label_studio=label_studio,
-        agreed=None if dry_run else agreed,
+        agreed=arguments.consent("relabel", yes=yes, dry_run=dry_run),
     )

@@ -12,7 +12,7 @@ import itertools
 import json
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,26 +30,20 @@ from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
-from backend.ledger import Ledger, Writer, projects
+from backend.ledger import Ledger, LedgerAccess, projects
 from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
 from backend.ledger.projects import Project
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
 from backend.settings import Settings
-from backend.threads import Threads
 from camvo.errors import CamvoError
 
 
-def _fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Callable[[], float]) -> None:
+def _fit_annotators(ledger: Ledger, project: str, settings: Settings) -> None:
     """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks."""
-    writer = Writer(ledger)
-    try:
-        with Threads(1, "readers") as readers:
-            fits = ReliabilityFits(ledger, writer, readers, settings, clock)
-            asyncio.run(fits.fit_if_due(project))
-    finally:
-        writer.close()
+    with LedgerAccess.opened(ledger) as access:
+        asyncio.run(ReliabilityFits(access, settings).fit_if_due(project))
 
 
 _FIRST, _NAMES = 10**9, 9 * 10**9
@@ -254,13 +248,7 @@ class TeachTally:
         return f"{counts}\nannotators in reports: {listed}"
 
 
-def teach_file(
-    path: Path,
-    config: Path | None,
-    annotator: str | None = None,
-    *,
-    clock: Callable[[], float] = time.time,
-) -> TeachTally:
+def teach_file(path: Path, config: Path | None, annotator: str | None = None) -> TeachTally:
     """Take the labels of a file, and weigh those of several annotators by how often each is right."""
     environment = environment_with(config)
     settings = settings_module.load(environment.config)
@@ -280,16 +268,9 @@ def teach_file(
             for part in _parts(of_project):
                 tally.ahead += _ahead(ledger, key, part)
                 tally.blind += sum(bool(row.votes) and row.task in blind for row in part)
-                _teach(
-                    ledger,
-                    WebhookEvent("ANNOTATION_UPDATED", key, label_config),
-                    part,
-                    settings,
-                    tally,
-                    clock,
-                )
+                _teach(ledger, WebhookEvent("ANNOTATION_UPDATED", key, label_config), part, settings, tally)
             if tally.annotators:
-                _fit_annotators(ledger, key, settings, clock)
+                _fit_annotators(ledger, key, settings)
     return tally
 
 
@@ -325,18 +306,17 @@ def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
         yield part
 
 
-def _teach(  # noqa: PLR0917 - one transaction's part of a file
+def _teach(
     ledger: Ledger,
     event: WebhookEvent,
     rows: Sequence[_HumanRow],
     settings: Settings,
     tally: TeachTally,
-    clock: Callable[[], float],
 ) -> None:
     with ledger.write() as connection:
         stored = [_stored(connection, row) for row in rows]
         new = [
-            (row, _annotation(row, before, clock()))
+            (row, _annotation(row, before, time.time()))
             for row, before in zip(rows, stored, strict=True)
             if _count(row, before, tally)
         ]
@@ -346,7 +326,7 @@ def _teach(  # noqa: PLR0917 - one transaction's part of a file
             data={row.task: row.data for row, _ in new},
         )
         if new:
-            prepare_event(annotated, settings, clock)(connection)
+            prepare_event(annotated, settings, time.time)(connection)
 
 
 def _stored(connection: Connection, row: _HumanRow) -> Annotation | None:

@@ -198,7 +198,8 @@ def unread_examples(connection: Connection, project: str) -> dict[str, str]:
     voteless = (
         select(_votes.model, _rounds.task)
         .join(tables.rounds, _rounds.id == _votes.round_id)
-        .where(_votes.project == project, _votes.failure.in_(UNREAD))
+        # A model that rests after such failures may have been asked before the latest rounds only.
+        .where(_votes.project == project, _votes.failure.in_(UNREAD), _votes.voted.is_not(None))
         .order_by(_votes.round_id.desc())
         .limit(_WINDOW)
         .subquery()
@@ -240,14 +241,7 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcom
     gave up before it was sent, say nothing of the model and are left out.
     """
     latest = (
-        select(
-            _calls.id,
-            _calls.project,
-            _calls.model,
-            _calls.state,
-            _calls.error_code,
-            _calls.created_at,
-        )
+        select(_calls.id, _calls.project, _calls.model, _calls.state, _calls.error_code, _calls.created_at)
         .order_by(_calls.id.desc())
         .limit(_RECENT_CALLS)
         .subquery()

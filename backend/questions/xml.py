@@ -136,11 +136,7 @@ read, and no model chooses among so many."""
 
 
 def _refuse_large(root: Element) -> None:
-    """Refuse a config that takes seconds to read.
-
-    Raises:
-        BadLabelConfigError: it is too large.
-    """
+    """Refuse a config that takes seconds to read."""
     elements = list(root.iter("*"))
     _refuse_more(len(elements), _MOST_ELEMENTS, "elements")
     _refuse_more(sum("name" in each.attrib for each in elements), _MOST_NAMED, "controls and objects")
@@ -149,11 +145,7 @@ def _refuse_large(root: Element) -> None:
 
 
 def _refuse_more(number: int, most: int, what: str) -> None:
-    """Refuse a label config that is too large.
-
-    Raises:
-        BadLabelConfigError: the number is larger than ``most``.
-    """
+    """Refuse a label config that is too large."""
     if number > most:
         raise BadLabelConfigError(
             f"the label config has {number:,} {what}, and at most {most:,} are read",
@@ -164,6 +156,8 @@ def _refuse_more(number: int, most: int, what: str) -> None:
 
 _DECLARATION = re.compile(r"^\ufeff?\s*<\?xml\s[^>]*\?>")
 """An XML declaration. Label Studio ignores its encoding, and lxml refuses one in a string."""
+
+_COPY_AGAIN: Final = "copy it again from Label Studio: Settings, Labeling Interface, Code"
 
 CAPTIONS = frozenset({"header", "markdown", "panel"})
 
@@ -188,11 +182,7 @@ class Tree:
 
     @classmethod
     def parse(cls, xml: str) -> Tree:
-        """Parse a label config. The SDK decides which elements are controls and which are objects.
-
-        Raises:
-            BadLabelConfigError: it cannot be read, or is too large.
-        """
+        """Parse a label config. The SDK decides which elements are controls and which are objects."""
         _refuse_more(len(xml), _MOST_CHARACTERS, "characters")
         xml = _DECLARATION.sub("", xml)
         if "<!DOCTYPE" in xml:
@@ -212,7 +202,7 @@ class Tree:
             raise BadLabelConfigError(
                 f"the label config cannot be read: {error}",
                 where="label_config",
-                fix="copy it again from Label Studio: Settings, Labeling Interface, Code",
+                fix="write each & as &amp;" if "EntityRef" in str(error) else _COPY_AGAIN,
             ) from error
         controls: list[Element] = []
         objects: dict[str, Element] = {}

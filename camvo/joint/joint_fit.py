@@ -540,7 +540,7 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     if fit.contradicted or not isinstance(fit.model, TwoCoins | Kinds):
         return fit
     skills = ContextSkills.fit(fit.model, contexts, fit.arms, fit.labels)
-    if skills is None or not skills.useful:
+    if skills is None:
         return fit
     positions = [fit.arms.index(arm) for arm in fit.shortlist]
     correct = correction(fit.human, positions, fit.labels)

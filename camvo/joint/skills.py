@@ -9,9 +9,9 @@ Everything is fitted by EM to votes. The slopes have a normal prior, whose varia
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -287,11 +287,6 @@ class ContextSkills:
     rounds: int
 
     @property
-    def useful(self) -> bool:
-        """Whether they predict held-out votes better, by three standard errors."""
-        return _is_sure(self.gain, self.error)
-
-    @property
     def skilled(self) -> bool:
         """Whether the context predicts skills; otherwise it predicts only the label."""
         return bool(self.terms.slopes.any())
@@ -310,18 +305,21 @@ class ContextSkills:
     def fit(
         cls, model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: Sequence[str]
     ) -> ContextSkills | None:
-        """Fit skills by context, and measure what they gain."""
+        """Fit skills by context; ``None`` unless they predict held-out votes surely better."""
         rows, contexts = _rows(latest, arms, labels)
         components = _Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
         if components is None:
             return None
         features = components.features(contexts)
         gains, skilled = _gains(model, rows, features)
+        gain, error = _mean_and_error(gains)
+        if not _is_sure(gain, error):
+            return None
         if isinstance(model, TwoCoins) and not skilled:
             terms = _fit_label_terms(model, rows, features)
         else:
             terms = _fit_skill_terms(model, rows, features)
-        return cls(components, terms, *_mean_and_error(gains), len(rows))
+        return cls(components, terms, gain, error, len(rows))
 
 
 @lru_cache(maxsize=32)
@@ -338,7 +336,7 @@ def reading_by_contexts(
     that only predict labels predict those of both readings, and those of the right one better.
     """
     skills = ContextSkills.fit(model, latest, arms, labels)
-    if skills is None or not skills.useful:
+    if skills is None:
         return None
     if skills.skilled or not (isinstance(model, TwoCoins) and isinstance(rival, TwoCoins)):
         return model
@@ -367,22 +365,34 @@ def _gains(model: TwoCoins | Kinds, rows: Rows, features: Array) -> tuple[Array,
     The comparison is with the model without features, or with the same fit to none, whichever is better.
     With two labels, skills by features must also predict better than two fits in which features predict the
     label only: one with the model's accuracies, and one with refitted accuracies. Otherwise the gains are
-    those of the first of these two fits over the model.
+    those of the first of these two fits over the model. A fit that cannot change whether the gains are sure
+    is left out.
     """
-    skilled, leaning, refitted, without, alone = np.zeros((5, len(rows)))
-    for held in _folds(len(rows)):
-        others, known, asked = rows[~held], features[~held], features[held]
-        fitted = model.refitted(others)
-        skilled[held] = _fit_skill_terms(fitted, others, known).evidence(rows[held], asked)
-        without[held] = _fit_skill_terms(fitted, others, known[:, :0]).evidence(rows[held], asked[:, :0])
+    folds = [(held, model.refitted(rows[~held])) for held in _folds(len(rows))]
+
+    def predicted(fit: Callable[[Any, Rows, Array], _SkillTerms], known: Array = features) -> Array:
+        """The log-probability of each round's votes by terms that were fitted to the others, shape (n,)."""
+        evidence = np.zeros(len(rows))
+        for held, fitted in folds:
+            terms = fit(fitted, rows[~held], known[~held])
+            evidence[held] = terms.evidence(rows[held], known[held])
+        return evidence
+
+    alone = np.zeros(len(rows))
+    for held, fitted in folds:
         _, alone[held] = fitted.beliefs(rows[held])
-        if isinstance(fitted, TwoCoins):
-            leaning[held] = _fit_label_terms(fitted, others, known).evidence(rows[held], asked)
-            terms = _fit_skill_terms(fitted, others, known, skilled=False)
-            refitted[held] = terms.evidence(rows[held], asked)
-    of_labels = max(leaning, refitted, key=np.sum)
-    if isinstance(model, TwoCoins) and not _is_sure(*_mean_and_error(skilled - of_labels)):
-        return leaning - alone, False
+    skilled = predicted(_fit_skill_terms)
+    if isinstance(model, TwoCoins):
+        leaning = predicted(_fit_label_terms)
+        if skilled.sum() <= leaning.sum():
+            return leaning - alone, False
+        refitted = predicted(partial(_fit_skill_terms, skilled=False))
+        of_labels = max(leaning, refitted, key=np.sum)
+        if not _is_sure(*_mean_and_error(skilled - of_labels)):
+            return leaning - alone, False
+    if skilled.sum() <= alone.sum():
+        return skilled - alone, True
+    without = predicted(_fit_skill_terms, features[:, :0])
     return skilled - max(without, alone, key=np.sum), True
 
 

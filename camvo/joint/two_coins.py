@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
-from scipy.special import expit, log_ndtr, logit, logsumexp, ndtr, ndtri, softmax
+from scipy.special import expit, log_ndtr, logit, ndtr, ndtri, softmax
 
 from camvo.joint.lattice import Lattice
 from camvo.joint.votes import Rows, agreement, closest_group, distinct, others_agree
@@ -102,14 +102,18 @@ class TwoCoins:
 
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
-        voted = [(rows == label) * self.temper for label in range(2)]
-        first, second = (
-            np.log(self.share[..., label])
-            + self._evidence(voted[label], voted[1 - label], self.accuracy[..., label])
-            for label in range(2)
-        )
+        first, second = self._joint(rows, self._evidence)
         evidence = np.logaddexp(first, second)
         return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
+
+    def _joint(self, rows: Rows, evidence: Callable[[Array, Array, Array], Array]) -> list[Array]:
+        """The log-probability of each label and the votes."""
+        voted = [(rows == label) * self.temper for label in range(2)]
+        return [
+            np.log(self.share[..., label])
+            + evidence(voted[label], voted[1 - label], self.accuracy[..., label])
+            for label in range(2)
+        ]
 
     def _evidence(self, right: Array, wrong: Array, accuracy: Array) -> Array:
         """The log-probability of right and wrong votes, each shape (P, K), shape (P,).
@@ -117,7 +121,9 @@ class TwoCoins:
         The accuracy for the right label has shape (K,), or (P, K) where it is another one in each row.
         """
         if self.difficulty:
-            return np.asarray(logsumexp(self._evidence_by_ease(right, wrong, accuracy) + _LOG_WEIGHT, axis=1))
+            logs = self._evidence_by_ease(right, wrong, accuracy) + _LOG_WEIGHT
+            most = logs.max(axis=1)  # of SciPy's logsumexp, the checks take longer than the sum
+            return np.asarray(most + np.log(np.exp(logs - most[:, None]).sum(axis=1)))
         add = _added_up_by_row if accuracy.ndim > 1 else np.matmul
         return np.asarray(add(right, np.log(accuracy)) + add(wrong, np.log1p(-accuracy)))
 
@@ -129,16 +135,7 @@ class TwoCoins:
 
     def likelier(self, rows: Rows, counts: Array) -> TwoCoins:
         """The model after one step of EM in which neither the labels nor the ease of the items are known."""
-        voted = [(rows == label) * self.temper for label in range(2)]
-        logs = np.stack(
-            [
-                np.log(self.share[label])
-                + self._evidence_by_ease(voted[label], voted[1 - label], self.accuracy[:, label])
-                + _LOG_WEIGHT
-                for label in range(2)
-            ],
-            axis=1,
-        )
+        logs = np.stack(self._joint(rows, self._evidence_by_ease), axis=1) + _LOG_WEIGHT
         weight = counts[:, None, None] * softmax(logs, axis=(1, 2))
         right, wrong = _right_and_wrong(rows, weight)
         accuracy = _accuracies(right, wrong, partial(_by_ease, _Ease.of(self.difficulty)))

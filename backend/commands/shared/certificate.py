@@ -15,7 +15,7 @@ from rich.table import Table
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
-from backend.commands.shared.output import plain_table
+from backend.commands.shared.output import plain_table, say
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import check_writable, whole_file
 from backend.errors import BadLabelConfigError, ConfigError
@@ -33,19 +33,16 @@ from backend.ledger.rounds import ProjectRounds
 from backend.questions import parse_label_config
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates
-from backend.server.status.question_reports import (
-    agreement_reports,
-    beyond_chance,
-    replaceable,
-)
+from backend.server.status.question_reports import agreement_reports, beyond_chance, replaceable
 from backend.server.status.report import (
     AgreementReport,
+    CertifyReport,
     FoundTasks,
     ProjectReport,
     QuestionReport,
     RecallReport,
 )
-from backend.server.status.work import too_few_tasks
+from backend.server.status.work import already_certified, certified_share, too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.parameters import ByLabel
@@ -64,6 +61,12 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
     guarantee, certify = question.guarantee, question.certify
     if guarantee.threshold is not None or certify is None:
         return None
+    held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
+    return _to_certify(project, question, certify) + held
+
+
+def _to_certify(project: ProjectReport, question: QuestionReport, certify: CertifyReport) -> str:
+    guarantee = question.guarantee
     target = share_of_hundred(guarantee.target)
     if certify.needed is None and certify.wanted is not None:
         return too_few_tasks(certify, target)
@@ -72,7 +75,7 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
         if guarantee.blind or guarantee.void:
             return text
         return f"{text}. Only blind labels can show that scores are too low; {_how(project)}"
-    wanted = share_of_hundred(certify.target)
+    wanted = certified_share(question, certify.target)
     if certify.needed <= certify.waiting:
         return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"
     waiting = f"{count(certify.waiting)} wait" if certify.waiting else "none waits"
@@ -228,7 +231,7 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
     if report is None or not report.rounds:
         return
     for line in outcome_lines(report):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+        say(console, escape(line))
     for table in share_tables(report):
         console.print(table)
 
@@ -390,16 +393,10 @@ def _record(report: ProjectReport, said: Contents, number: int, at: float, page:
 
 
 def _say(console: Console, report: ProjectReport, number: int, path: Path, file_hash: str) -> None:
-    console.print(
-        f"certificate {number} written to {path} (SHA-256 {file_hash[:16]}…)", highlight=False, soft_wrap=True
-    )
+    say(console, f"certificate {number} written to {path} (SHA-256 {file_hash[:16]}…)")
     for earlier in report.certificates or ():
         if earlier.reason is not None:
-            console.print(
-                f"certificate {earlier.number} no longer holds: {earlier.message}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            say(console, f"certificate {earlier.number} no longer holds: {earlier.message}")
 
 
 def share_tables(project: ProjectReport) -> Iterator[Table]:

@@ -31,6 +31,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from backend.errors import LedgerError, LedgerFullError
 from backend.ledger.database.statements import option
+from backend.ledger.database.tables import metadata
 
 _T = TypeVar("_T")
 
@@ -283,11 +284,6 @@ def _reader(engine: Engine) -> Engine:
     )
 
 
-def _writer(engine: Engine) -> Engine:
-    """Return the engine for write transactions, of which one runs at a time."""
-    return engine.execution_options(**{_MODE: "write"})
-
-
 def unbounded(engine: Engine) -> Engine:
     """Return the engine for migrations: write transactions whose statements may take any time."""
     return engine.execution_options(**{_MODE: "write", _UNBOUNDED: True})
@@ -398,7 +394,7 @@ class Ledger:
         self._patience = patience
         self._works: dict[str, bool] = {}
         self._engine = _create(self._url, patience, clock)
-        self._reader, self._writer = _reader(self._engine), _writer(self._engine)
+        self._reader, self._writer = _reader(self._engine), self._engine.execution_options(**{_MODE: "write"})
 
     @property
     def place(self) -> str:
@@ -446,7 +442,11 @@ class Ledger:
         config.set_main_option("script_location", "backend.ledger:migrations")
         config.attributes["connection"] = connection
         try:
-            command.upgrade(config, "head")
+            if inspect(connection).has_table("alembic_version"):
+                command.upgrade(config, "head")
+            else:
+                metadata.create_all(connection, checkfirst=False)
+                command.stamp(config, "head")
         except CommandError as error:
             raise LedgerError(
                 f"the ledger's tables are of a version that this CaMVo does not know: {error}",

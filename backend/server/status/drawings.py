@@ -103,13 +103,15 @@ def course(blocks: tuple[Block, ...]) -> Picture:
     figure = new_figure(*SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True)
     ends = np.cumsum([block.rounds for block in blocks])
-    paid = [
-        (end, block.cost_usd / block.every_model_usd)
-        for end, block in zip(ends, blocks, strict=True)
-        if block.every_model_usd > 0.0
-    ]
-    if paid:
-        upper.plot(*zip(*paid, strict=True), color=COLOURS[0])
+    if any(block.every_model_usd > 0.0 for block in blocks):
+        # A line between blocks would be none for a single block.
+        upper.stairs(
+            [block.cost_usd / (block.every_model_usd or np.nan) for block in blocks],
+            [0, *ends],
+            baseline=None,
+            color=COLOURS[0],
+            linewidth=1.6,
+        )
     else:
         upper.text(0.5, 0.5, "no model costs anything", ha="center", va="center", transform=upper.transAxes)
     upper.set(ylabel="cost of\nasking all", ylim=(0, 1.05))
@@ -127,6 +129,7 @@ def course(blocks: tuple[Block, ...]) -> Picture:
         axes.yaxis.set_major_formatter(percent_tick)
         axes.set_yticks([0, 0.5, 1])
     lower.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
     caption = (
         "Above: what labels cost, as a share of asking every model, in the order in which tasks were begun.",
         "Below: how many of them people confirmed, with the 95% interval of each point.",

@@ -18,6 +18,7 @@ from whole_backend import prompt_of
 from backend.commands.bulk import labelling
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
+from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
 from backend.server.status.missing import Ending
 from backend.testing import Reply
@@ -159,6 +160,17 @@ def test_an_interrupted_run_comes_to_the_same_labels_scores_and_costs(tmp_path: 
             sold = Counter((request.model, prompt_of(request.body)) for request in folder.server.requests)
             assert set(sold.values()) == {1}
     assert outputs[0] == outputs[1]
+
+
+def test_an_interrupted_run_counts_the_tasks_that_end_while_it_stops(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder:
+        folder.table(*(f"lovely {number}" for number in range(24)))
+        with pytest.raises(KeyboardInterrupt), _interrupt_after(5):
+            folder.label()
+        with folder.ledger.read() as connection:
+            labelled = ProjectRounds(connection, "in").count_tasks()
+        assert f"{labelled} of 24 tasks labelled now" in said(folder)
+        assert labelled > 5
 
 
 def _interrupt_after(tasks: int) -> Any:
@@ -421,6 +433,17 @@ def test_a_blind_sample_of_a_labelled_file_is_not_written_and_another_name_has_o
         folder.label("in-blind.csv", blind=2)
         assert len(folder.rows("blind.csv")) == 2
         assert folder.server.count() == bought
+
+
+def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,lovely\n2,\n3,gloomy\n")
+        folder.label(blind=3)
+        assert len(folder.rows("blind.csv")) == 2
+        assert (
+            "2 blind tasks (1 more cannot be asked about, or an output showed their label) written"
+            in said(folder).replace("\N{NARROW NO-BREAK SPACE}", " ")
+        )
 
 
 RECALL = {"name": "joint", "recall": {"Glad": 0.9}}

@@ -24,7 +24,7 @@ from backend.datasets.sinks import parts_folder
 from backend.datasets.tasks import Part, Shard
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import Ledger, projects
-from backend.server.status.missing import Missing
+from backend.server.status.missing import Ending, Missing
 from backend.testing import Reply
 
 TEXTS = [f"{word} {number}" for number in range(12) for word in ("lovely", "gloomy")]
@@ -209,6 +209,14 @@ def test_a_row_that_breaks_a_process_is_a_failed_task_and_the_part_is_written(
         counts, errors, _ = label_parts(folder)
         assert (counts.failed, errors) == ({"internal": 1}, [])
         assert [row["camvo_label"] or "none" for row in rows_of(tmp_path / "out")] == ["Glad", "none", "Sad"]
+
+
+def test_a_blank_text_that_was_filled_in_is_missing_no_more(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,\n2,lovely\n")
+        assert label_parts(folder)[2].ending is Ending.TASKS_LEFT
+        folder.write("in.csv", "number,text\n1,lovely as well\n2,lovely\n")
+        assert label_parts(folder)[2].ending is Ending.DONE
 
 
 def test_a_file_is_refused_as_the_folder_of_the_parts(tmp_path: Path) -> None:

@@ -1,42 +1,26 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from ledger_workers import Together, migrate
-from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy import inspect, text
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, projects
 from backend.ledger.database.tables import metadata
 
 
-def test_migrations_create_exactly_the_tables_that_the_code_uses(ledger: Ledger) -> None:
+def test_a_new_ledger_has_exactly_the_tables_that_the_code_uses(ledger: Ledger) -> None:
     with ledger.read() as connection:
         context = MigrationContext.configure(
             connection, opts={"compare_type": True, "compare_server_default": True}
         )
         assert compare_metadata(context, metadata) == []
         assert set(inspect(connection).get_table_names()) == {*metadata.tables, "alembic_version"}
-
-
-def test_on_sqlite_they_are_declared_as_the_code_declares_them(sqlite_ledger: Ledger, tmp_path: Path) -> None:
-    """The comparison above does not see tables without row ids, conditions of indexes, and ids counted up."""
-    plain = create_engine(f"sqlite:///{tmp_path / 'plain.sqlite'}")
-    metadata.create_all(plain)
-    with plain.connect() as wanted, sqlite_ledger.read() as connection:
-        assert declarations(connection) == declarations(wanted)
-    plain.dispose()
-
-
-def declarations(connection: Connection) -> dict[str, str]:
-    """The statement that made each table and index, without its white space."""
-    rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE tbl_name <> 'alembic_version'"))
-    return {name: "".join(str(sql).split()) for name, sql in rows}
 
 
 def test_the_comparison_would_see_a_missing_column(ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from sqlalchemy import Connection, insert
 from stored_rounds import PROJECT, a_key, a_round
 
@@ -132,3 +133,16 @@ def test_the_example_is_the_latest_answer_that_gave_no_vote(ledger: Ledger) -> N
     assert found.keys() == {"large"}
     assert found["large"].startswith("Well, it is 1!!")
     assert len(found["large"]) <= 200
+
+
+def test_a_model_that_has_rested_for_long_still_has_its_example(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backend.ledger.missing_votes._WINDOW", 2)
+    why = {"large": "model_bad_answer"}
+    with ledger.write() as connection:
+        decide(connection, 0, {"small": "Sport", "large": None}, why)
+        answered(connection, 0, "large", "Well, it depends", 0.0)
+        for task in (1, 2, 3):
+            decide(connection, task, {"small": "Sport"}, why)
+        assert unread_examples(connection, PROJECT) == {"large": "Well, it depends"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -214,6 +215,15 @@ def test_little_and_odd_data_can_be_drawn_and_takes_the_colours_of_the_page(draw
     assert drawing.svg.startswith("<svg")
     assert "var(--paper" in drawing.svg
     assert 'role="img"' in drawing.svg
+
+
+def test_a_few_labels_have_a_line_of_their_cost_over_its_whole_width_and_no_tick_twice() -> None:
+    drawing = drawn(course, "few", (Block(1, 0.04, 0.05, 0, 0.0, 0.0),))
+    [line] = re.findall(r'<path d="([^"]*)"[^>]* style="fill: none; stroke: var\(--colour-0', drawing.svg)
+    ends = [float(x) for x in re.findall(r"[ML] ([\d.]+) ", line)]
+    assert max(ends) - min(ends) > 50.0
+    ticks = re.findall(r">(\d+)</text>", drawing.svg)
+    assert ticks == ["0", "1"]
 
 
 def test_a_file_that_was_labelled_is_no_project_of_label_studio() -> None:

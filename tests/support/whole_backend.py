@@ -110,7 +110,7 @@ class Backend:
     def __exit__(  # waits for the work that the app does after its answer
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.runtime.close(patience=5.0)
+        self.runtime.close(patience=30.0)
         embedder = self.runtime.embedder
         if embedder.loaded and "embedder" not in self._settings:
             _idle.append((embedder._model, embedder._dimension, embedder._identity, embedder._cache))

@@ -18,7 +18,7 @@ from whole_backend import Backend, prompt_of, says
 from backend.models import pool
 from backend.testing import Reply
 
-AMPLE = 10.0
+AMPLE = 5.0
 SOON = 0.3  # seconds; for answers that all hang
 BOTH = 1.0  # seconds; some answer at once, others hang
 

@@ -485,12 +485,12 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
 
 def unsettled(connection: Connection, calls: Collection[int]) -> set[int]:
     """Return those of the calls whose cost is not booked yet: under way, or lost."""
-    ids = sorted(set(calls))
-    found: set[int] = set()
-    for some in portions(ids, _IDS_PER_QUERY):
-        rows = connection.execute(_CALLS, {"calls": some})
-        found |= {row.id for row in rows if row.state != "settled"}
-    return found
+    return {
+        row.id
+        for some in portions(sorted(set(calls)), _IDS_PER_QUERY)
+        for row in connection.execute(_CALLS, {"calls": some})
+        if row.state != "settled"
+    }
 
 
 def shares_of(connection: Connection, call: int) -> dict[int, float]:

@@ -471,13 +471,8 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
         if call is None:
             raise LedgerError(f"there is no call {each.call}", where="money", fix="reserve it first")
         if call.state != "settled":
-            report = {
-                "input_tokens": each.input_tokens,
-                "output_tokens": each.output_tokens,
-                "error_code": each.error_code,
-                "seconds": each.seconds,
-                "cached_tokens": each.cached_tokens,
-            }
+            names = ("input_tokens", "output_tokens", "error_code", "seconds", "cached_tokens")
+            report = {name: getattr(each, name) for name in names}
             ends.append((call, {"state": "settled", "cost": to_picodollars(each.usd), **report}))
     _end(connection, ends)
     return len(ends)

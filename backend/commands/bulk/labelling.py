@@ -71,8 +71,11 @@ class Labelling:
             yield from self._one_by_one()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the jobs under way, as after an interruption."""
-        wait(self._under_way, timeout=seconds)
+        """Wait for the jobs under way, as after an interruption, and count those that get a label."""
+        done, _ = wait(self._under_way, timeout=seconds)
+        for future in done:
+            self._under_way.pop(future)
+            self.labelled += not future.cancelled() and future.exception() is None
 
     @property
     def under_way(self) -> int:

@@ -350,7 +350,7 @@ def _sweep(
             elif only_failed and stored.failure is None:
                 tally.left_out += 1
             else:
-                yield replace(stored.job, everyone=everyone)
+                yield replace(stored.job, everyone=everyone, questions=stored.questions)
                 continue
             advance(1)
 

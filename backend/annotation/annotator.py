@@ -213,12 +213,7 @@ class Annotator:
             raise no_vote_error(job, replies, undecided)
 
     async def _planned(
-        self,
-        job: Job,
-        questions: Sequence[JobQuestion],
-        contexts: Contexts,
-        terms: Terms,
-        prompt: TaskPrompt,
+        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms, prompt: TaskPrompt
     ) -> Planned:
         """The plan; made again once the first rounds of the project have ended, if they are to be awaited.
 

@@ -423,9 +423,8 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
     ids = {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
     shares = [
         {"call": ids[names[each.key]], "project": each.project, "task": task, "share": share}
-        for each in wanted
-        if len(each.shares) > 1  # the call's own row names its only task
-        for task, share in each.shares.items()
+        for each in wanted  # the row of a call for one task names that task itself
+        for task, share in (each.shares.items() if len(each.shares) > 1 else ())
     ]
     if shares:
         connection.execute(_SHARE, shares)

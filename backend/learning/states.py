@@ -487,7 +487,7 @@ class EarlierProjects:
         return True
 
     def teach(self, key: StateKey, kind: str, data: FitData) -> None:
-        """Keep what the votes behind a fit teach, in the background, if they are a quarter more than before."""
+        """Keep what the votes behind a fit teach, in the background, once they are a quarter more."""
         if not isinstance(data, JointFitData):
             return
         rounds, taught = data.evidence.rounds, self._taught.get(key, 0.0)

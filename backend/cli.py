@@ -16,12 +16,7 @@ from backend.commands.shared.arguments import Config
 from backend.errors import DISK_FULL
 from camvo.errors import CamvoError
 
-app = typer.Typer(
-    name="camvo",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="camvo", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 def _version(wanted: bool) -> None:
@@ -119,8 +114,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, as GET /status returns it.")] = False,
     annotators: Annotated[
-        bool,
-        typer.Option("--annotators", help="Also report on each annotator, by their id in Label Studio."),
+        bool, typer.Option("--annotators", help="Also report on each annotator, by their id in Label Studio.")
     ] = False,
     certificate: Annotated[
         Path | None,

@@ -3,62 +3,6 @@
 ``str(error)`` is for people: it says what went wrong, where, and what to do. ``error.code`` is for programs
 and stable: it labels counters in ``/metrics`` and is the ``code`` of a JSON error body. The first three
 classes are in :mod:`camvo.errors`, because the algorithm needs no backend.
-
-::
-
-    CamvoError
-    ├── InvalidParameterError     invalid parameter or array for the algorithm
-    ├── SnapshotError             unreadable snapshot of a state
-    ├── ConfigError               mistake in camvo.yaml, the environment or extra_params
-    │   ├── PriceMissingError     model without a known price
-    │   ├── BatchesUnsupportedError   model whose provider has no batches that CaMVo knows
-    │   └── ModelUnknownError     model name that is not in the pool
-    ├── RequestError              request that cannot be served; carries the HTTP status
-    │   ├── BadBodyError          body is not the expected JSON (400)
-    │   ├── BadLabelConfigError   label config cannot be parsed (400)
-    │   ├── UnauthorizedError     missing or wrong credentials (401)
-    │   ├── NotShownError         texts, which a server without credentials shows to nobody (403)
-    │   ├── ProjectUnknownError   project that the ledger does not know (404)
-    │   ├── SlowRequestError      header or body not received in time (408)
-    │   ├── BodyTooLargeError     body or number of tasks over the limit (413)
-    │   ├── BusyError             no place for a further request (503)
-    │   └── MalformedRequestError bytes that are no HTTP request (400, 414, 431, 501)
-    ├── TaskError                 task without a prediction; other tasks are unaffected
-    │   ├── MissingFieldError     task data lacks a key that the label config reads
-    │   ├── EmptyTextError        the key exists, but its text is blank
-    │   ├── ImageUnavailableError task image cannot be shown to any model
-    │   ├── RedactionError        redact function failed on a text of the task
-    │   ├── NoVoteError           every queried model failed; has the code of the failure of most of them
-    │   │   └── NoUsableAnswerError   no further attempt: all answers of all queried models were unusable
-    │   ├── TaskDeletedError      task deleted while models were answering
-    │   ├── BatchPendingError     an answer is in a provider's batch that is not back yet
-    │   ├── StoppingError         server stops and asks no further model
-    │   ├── WithdrawnError        round that gives up a call that waits for its turn
-    │   └── BudgetExhaustedError  budget does not cover the next call
-    ├── ModelError                model call without a vote
-    │   ├── ModelTimeoutError     no answer in time
-    │   ├── RateLimitedError      provider's rate limit reached (retried)
-    │   ├── UnavailableError      provider down or unreachable (retried)
-    │   ├── KeyRejectedError      API key missing, wrong or without access to the model
-    │   ├── RejectedError         provider does not accept the request
-    │   ├── ContextTooLongError   prompt longer than the model's context window
-    │   ├── RefusedError          refusal by the model or by a content filter
-    │   ├── BadAnswerError        empty or unreadable answer, or one outside the label set
-    │   │   └── CutOffError           answer cut off by max_tokens before it named a label
-    │   ├── NotBookedError        call or answer that the ledger could not book
-    │   └── UnusableAnswersError  no further attempt: all answers to the prompt were unusable
-    ├── ReplayError               votes table, prices, embeddings or options that cannot be replayed
-    ├── DatasetError              file of tasks or labels that cannot be read, or that does not fit
-    │   └── DiskFullError         no room on the disk for an output or for temporary files
-    ├── EmbedderError             embedding model unavailable
-    ├── LedgerError               ledger cannot be opened, read or written
-    │   └── LedgerFullError       no room on the disk of the ledger
-    ├── LabelStudioError          failed request to Label Studio's API
-    │   ├── LabelStudioUnreachableError   no response, or none in time
-    │   ├── LabelStudioKeyError           API key wrong, expired or without permission
-    │   ├── LabelStudioMissingError       no such project or object
-    │   └── PrivateAddressError           Label Studio refuses to call private addresses
-    └── BackendError              failed request of a command to the CaMVo server
 """
 
 from __future__ import annotations

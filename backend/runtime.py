@@ -27,7 +27,7 @@ from backend.errors import LedgerError
 from backend.learning.examples import Examples
 from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import BackgroundFits, EarlierProjects, Scorers, States, Students
-from backend.ledger import Ledger, Writer
+from backend.ledger import Ledger, LedgerAccess, Writer
 from backend.ledger.answers import ReceivedAnswers, remove_stored, store_received
 from backend.ledger.claims import end_lost_calls
 from backend.ledger.database.database import SpareRoom
@@ -201,7 +201,7 @@ class AnnotationProcess:
     Attributes:
         ledger: the migrated ledger.
         writer: the process's one writer of the ledger.
-        readers: the threads that read the ledger.
+        access: how coroutines read and write the ledger.
         states: what is learnt of each question.
         embedder: turns texts into contexts.
         pool: the models.
@@ -240,67 +240,33 @@ class AnnotationProcess:
         rates = LedgerRates(self.writer)
         self.pool = Pool(settings.models, keys=environment.keys(settings.models), rates=rates)
         recall_usage(self.pool, self.ledger)
-        self.readers = Threads(4, "ledger-reader")
-        self.states = States(self.ledger, self.writer, self.readers, clock=clock)
+        self._readers = Threads(4, "ledger-reader")
+        self.access = LedgerAccess(self.ledger, self.writer, self._readers, clock)
+        self.states = States(self.access)
         self._received = ReceivedAnswers(self.ledger)
         self._purchases = CallLedger(self.writer, clock, self._received)
         self.settlements = self._purchases.settlements
         self.queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
         packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        voters = Voters(self.queries, self.pool, packs, PackGuard(self.ledger, self.readers))
+        voters = Voters(self.queries, self.pool, packs, PackGuard(self.access))
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
-        self.questions = JobQuestions(self.embedder, images, voters)
-        examples = Examples(self.ledger, self.readers, clock=clock)
-        fits, students = BackgroundFits(self.readers, clock=clock), Students(self.readers, clock=clock)
-        earlier = EarlierProjects(self.ledger, self.writer, self.readers, clock=clock)
-        planner = Planner(self.states, fits, students, earlier)
-        self.annotator = self._make_annotator(voters, examples, planner)
-        self.inspector = Inspector(
-            ledger=self.ledger,
-            readers=self.readers,
-            embedder=self.embedder,
+        self.questions = JobQuestions(self.embedder, images, voters, Examples(self.access))
+        fits, students = BackgroundFits(self._readers, clock=clock), Students(self._readers, clock=clock)
+        planner = Planner(self.states, fits, students, EarlierProjects(self.access))
+        self.annotator = Annotator(
+            access=self.access,
             questions=self.questions,
-            examples=examples,
-            pool=self.pool,
-        )
-        self.further = FurtherAsking(
-            ledger=self.ledger,
-            writer=self.writer,
-            readers=self.readers,
-            questions=self.questions,
-            examples=examples,
             planner=planner,
             voters=voters,
-            clock=clock,
+            batch_stages=BatchStages(voters, self.pool, self.access),
+            scorers=Scorers(self.access),
+            schemes=LabelSchemes(self.access, self.embedder),
         )
-        self.trials = Trials(
-            ledger=self.ledger,
-            readers=self.readers,
-            embedder=self.embedder,
-            questions=self.questions,
-            examples=examples,
-            pool=self.pool,
-            voters=voters,
-        )
+        self.inspector = Inspector(self.access, self.questions, self.pool)
+        self.further = FurtherAsking(self.access, self.questions, planner, voters)
+        self.trials = Trials(self.access, self.questions, self.pool, voters)
         self._warm_up = threading.Thread(
             target=_warm_up, args=(self.embedder, self.pool), name="camvo-warm-up", daemon=True
-        )
-
-    def _make_annotator(self, voters: Voters, examples: Examples, planner: Planner) -> Annotator:
-        ledger, readers, clock = self.ledger, self.readers, self.clock
-        return Annotator(
-            ledger=ledger,
-            writer=self.writer,
-            readers=readers,
-            embedder=self.embedder,
-            questions=self.questions,
-            examples=examples,
-            planner=planner,
-            voters=voters,
-            batch_stages=BatchStages(voters, self.pool, ledger, self.writer, readers, clock),
-            scorers=Scorers(ledger, readers, clock=clock),
-            schemes=LabelSchemes(ledger, self.writer, readers, self.embedder, clock),
-            clock=clock,
         )
 
     def start(self, *background: Coroutine[Any, Any, None]) -> None:
@@ -344,7 +310,7 @@ class AnnotationProcess:
         self._received.close()
         if self._warm_up.is_alive():
             self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
-        self.readers.shutdown()
+        self._readers.shutdown()
         self.embedder.close()
         self.ledger.close()
         tracing.shut_down()

@@ -18,7 +18,7 @@ from backend.errors import LedgerError
 from backend.ledger import Ledger, deletions, events, projects, recounts
 from backend.ledger.certificates import Certificates
 from backend.ledger.database import tables
-from backend.ledger.database.statements import now
+from backend.ledger.database.statements import now, portions
 from backend.ledger.deletions import Prunable
 from backend.ledger.events import Base, LearntRound, ProjectEvents, Snapshot, StateRecords, digest_of
 from backend.ledger.money import from_picodollars, wrong_accounts
@@ -450,7 +450,7 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
     )
     with ledger.read() as connection:
         ids = _prunable(connection, project, before, ProjectEvents(connection, project).folded_through())
-    for portion in _portions(ids):
+    for portion in portions(ids, _ROUNDS):
         _written(ledger, lambda connection, some: Prunable(connection, project).prune(some), portion)
     lines = _written(ledger, lambda connection, at: Prunable(connection, project).forget_batches(at), before)
     return Pruned(project, through, folded, len(ids), _forget(ledger, project, before, ids), lines)
@@ -460,7 +460,7 @@ def forget_orphans(ledger: Ledger) -> int:
     """Delete the contexts of deleted tasks whose events are folded, and return how many those are."""
     with ledger.read() as connection:
         ids = deletions.orphaned_contexts(connection)
-    for portion in _portions(ids):
+    for portion in portions(ids, _ROUNDS):
         _written(ledger, deletions.forget_contexts, portion)
     return len(ids)
 
@@ -476,11 +476,11 @@ def _forget(ledger: Ledger, project: str, before: float, ids: Sequence[int]) -> 
     with ledger.read() as connection:
         old = Prunable(connection, project)
         tasks = set(old.stale_tasks(before))
-        for portion in _portions(ids):
+        for portion in portions(ids, _ROUNDS):
             tasks |= set(old.pruned_tasks(portion))
     return sum(
         _written(ledger, lambda connection, some: Prunable(connection, project).forget_texts(some), portion)
-        for portion in _portions(sorted(tasks))
+        for portion in portions(sorted(tasks), _ROUNDS)
     )
 
 
@@ -496,11 +496,6 @@ def _written(ledger: Ledger, change: Callable[[Connection, _Item], _T], item: _I
 def _ranges(first: int, last: int) -> Iterator[tuple[int, int]]:
     for start in range(first, last + 1, _EVENTS):
         yield start, min(start + _EVENTS - 1, last)
-
-
-def _portions(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(ids), _ROUNDS):
-        yield ids[start : start + _ROUNDS]
 
 
 _Kind = Literal["events", "state", "round", "money", "certificate"]

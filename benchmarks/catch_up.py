@@ -27,6 +27,8 @@ from typing import Any
 import psutil
 import yaml
 
+from backend.ledger import LedgerAccess
+
 sys.path[:0] = [
     str(Path(__file__).parent),
     str(Path(__file__).parents[1] / "tests" / "support"),
@@ -86,7 +88,7 @@ class Reader:
     def __init__(self, url: str, row: dict[str, Any]) -> None:
         self.ledger = Ledger(url)
         self.writer, self.readers = Writer(self.ledger), ThreadPoolExecutor(4)
-        self.states = States(self.ledger, self.writer, self.readers, clock=time.time)
+        self.states = States(LedgerAccess(self.ledger, self.writer, self.readers))
         self.key = StateKey(PROJECT, row["control"], row["epoch"])
 
     async def current(self) -> Any:

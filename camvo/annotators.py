@@ -314,8 +314,7 @@ def _at_every_look(more: float, error: float, weight: float) -> bool:
     part = ratio / (1.0 + ratio)
     half_normal = norm.logcdf(z * math.sqrt(part)) + z * z * part / 2.0 - math.log1p(ratio) / 2.0
     log_ratio = np.logaddexp(
-        math.log(_LIKELY) + z * expected - expected**2 / 2.0,
-        math.log(2.0 * (1.0 - _LIKELY)) + half_normal,
+        math.log(_LIKELY) + z * expected - expected**2 / 2.0, math.log(2.0 * (1.0 - _LIKELY)) + half_normal
     )
     return z > 0.0 and float(log_ratio) >= -math.log(_FALSE_ALARM)
 

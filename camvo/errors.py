@@ -1,13 +1,7 @@
-"""The errors of the algorithm; :mod:`backend.errors` draws the whole tree.
+"""The errors of the algorithm; :mod:`backend.errors` has the others.
 
 ``str(error)`` is for people: what went wrong, where, and what to do. ``error.code`` is for programs and never
 changes.
-
-::
-
-    CamvoError
-    ├── InvalidParameterError     a parameter, a vote or an array that the algorithm cannot work with
-    └── SnapshotError             bytes that are not a snapshot of a state
 """
 
 from __future__ import annotations

@@ -72,12 +72,7 @@ class Task:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        plan: Plan,
-        state: State,
-        labels: Sequence[str],
-        aggregation: Aggregation,
+        self, policy: Policy, plan: Plan, state: State, labels: Sequence[str], aggregation: Aggregation
     ) -> None:
         self.plan = plan
         self._policy = policy

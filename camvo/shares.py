@@ -150,9 +150,6 @@ def label_shares(  # noqa: PLR0917 - the counts of one table of 2 × 2, and two 
         misses: tasks of the sample with the label by people that the models gave another one.
         level: the confidence of each interval, in (0, 1).
 
-    Raises:
-        InvalidParameterError: the counts contradict one another.
-
     >>> found = label_shares(1000, 5000, 60, 300, 57, 6)
     >>> [round(float(bound), 3) for bound in (found.share, found.low, found.high)]
     [0.21, 0.189, 0.233]
@@ -229,9 +226,7 @@ class LabelShare:
 
 
 def answer_shares(
-    labels: Sequence[str],
-    predicted: Mapping[Answer, int],
-    sample: Sequence[tuple[Answer, Answer | None]],
+    labels: Sequence[str], predicted: Mapping[Answer, int], sample: Sequence[tuple[Answer, Answer | None]]
 ) -> list[LabelShare]:
     """The share of each label among all tasks, in their order; none without a known answer in the sample.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,24 +12,22 @@ from sqlalchemy import Connection
 
 from backend.annotation.asking import Asking, Voters, compared, weigh
 from backend.annotation.batch_stage import BatchStages
-from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
+from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Openings, Planned, Planner, Terms
 from backend.annotation.replies import Replies, no_vote_error
 from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
-from backend.learning.examples import Examples
 from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import Scorers, StateKey
 from backend.learning.teaching import NewRound, confirmation, human_label, store_rounds, teacher
-from backend.ledger import Ledger, Writer, human_annotations, projects, recounts, rounds
+from backend.ledger import LedgerAccess, human_annotations, projects, recounts, rounds
 from backend.ledger import answers as pack_checks
 from backend.ledger.batches import WaitingTasks
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks, asked_before_labels_changed
 from backend.ledger.rounds import Round, RoundKey
-from backend.models.embedder import Embedder
 from backend.questions.question import questions_to_ask
 from backend.settings.policies import policy_of
 from backend.telemetry import metrics, tracing
@@ -54,27 +50,19 @@ class Annotator:
     def __init__(
         self,
         *,
-        ledger: Ledger,
-        writer: Writer,
-        readers: Executor,
-        embedder: Embedder,
+        access: LedgerAccess,
         questions: JobQuestions,
-        examples: Examples,
         planner: Planner,
         voters: Voters,
         batch_stages: BatchStages,
         scorers: Scorers,
         schemes: LabelSchemes,
-        clock: Callable[[], float],
     ) -> None:
-        self._writer, self._readers = writer, readers
-        self._stored = GroupedReads(ledger, readers, _look_up)
-        self._embedder, self._questions, self._examples = embedder, questions, examples
-        self._schemes = schemes
-        self._batch_stages = batch_stages
+        self._access, self._stored = access, GroupedReads(access, _look_up)
+        self._questions, self._schemes, self._batch_stages = questions, schemes, batch_stages
         self._openings = Openings()
-        self._allowances = Allowances(ledger, readers, clock)
-        self._planner, self._voters, self._scorers, self._clock = planner, voters, scorers, clock
+        self._allowances = Allowances(access)
+        self._planner, self._voters, self._scorers = planner, voters, scorers
 
     async def annotate(self, job: Job, *, alone: bool = False) -> Prediction | None:
         """The prediction for one task in Label Studio's form.
@@ -103,12 +91,13 @@ class Annotator:
         except TaskError as error:
             failure = error  # Python unbinds ``error`` after this block, perhaps before the writer's turn
             if not job.stored_only:
-                await self._note(lambda connection: _record_failure(connection, job, failure, self._clock()))
+                now = self._access.clock()
+                await self._note(lambda connection: _record_failure(connection, job, failure, now))
             raise
 
     async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
-        if not self._embedder.loaded:
-            await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
+        if not self._questions.embedder.loaded:
+            await self._access.in_thread(self._questions.embedder.load)
         job = replace(job, config=await self._schemes.settled(job.project, job.config, job.settings))
         questions = await self._questions_of(job)
         keys = tuple(question.key for question in questions)
@@ -164,36 +153,28 @@ class Annotator:
         """The questions whose texts the task has; a redactor may be slow, so it runs in a thread."""
         if job.settings.redact is None:
             return self._questions.with_texts(job)
-        return await asyncio.get_running_loop().run_in_executor(
-            self._readers, self._questions.with_texts, job
-        )
+        return await self._access.in_thread(partial(self._questions.with_texts, job))
 
     async def _note(self, change: Callable[[Connection], None]) -> None:
         """Change the list of failed tasks. If that fails, the list is out of date, but the task is done."""
         try:
-            await self._writer.run(change)
+            await self._access.writer.run(change)
         except LedgerError as error:
             _log.error("failed_tasks_not_updated", code=error.code, reason=str(error))
 
     async def _run_rounds(
         self, job: Job, questions: Sequence[JobQuestion], known: _Known, *, alone: bool
     ) -> None:
-        """Plan, ask, decide and record the questions that have no round yet, and add their rounds.
-
-        Raises:
-            TaskError: no model voted on one of the questions; the others have their rounds.
-        """
-        contexts = EmbeddedContexts(self._embedder)
-        prompt = await write_prompt(job, questions, contexts, self._examples, alone=alone)
+        """Plan, ask, decide and record the questions that have no round yet, and add their rounds."""
+        contexts = EmbeddedContexts(self._questions.embedder)
+        prompt = await self._questions.prompt(job, questions, contexts, alone=alone)
         asking = await self._asking(job, questions, prompt)
         terms = await self._terms(job, questions, asking, known)
         policy = terms.policy
         with tracing.plan() as span:
-            packed = any(model.pack is not None for model in job.settings.models)
-            held = job.batching is None and not (alone or packed)  # a held task fills no prompt
-            planned = await self._planned(job, questions, contexts, terms, held=held)
+            planned = await self._planned(job, questions, contexts, terms, prompt)
             plan = asking.fixed(planned.plan)
-            planned_at = self._clock()
+            planned_at = self._access.clock()
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
                 contexts.expect(questions, soon=job.hurried)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
@@ -205,7 +186,7 @@ class Annotator:
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
             if holds_contexts:
-                await contexts.of_all(questions)
+                await contexts.of_all(questions, soon=job.hurried)
                 embedded = {question.name: contexts.so_far(question) for question in questions}
                 plan = plan.with_contexts(embedded)
             task = FinishedTask(
@@ -219,10 +200,10 @@ class Annotator:
                 scores=await self._scores(job, questions, plan, replies.votes, decisions),
                 studied=planned.studied(policy, plan, replies),
                 planned_at=planned_at,
-                now=self._clock(),
+                now=self._access.clock(),
                 blind=known.blind,
             )
-            stored, new = await self._writer.persist(GroupedWrite(record_rounds, task))
+            stored, new = await self._access.writer.persist(GroupedWrite(record_rounds, task))
             _count_rounds(new)
             asking.ended()
             known.rounds.update({round_.key: round_ for round_ in [*stored, *new]})
@@ -230,27 +211,30 @@ class Annotator:
             raise no_vote_error(job, replies, undecided)
 
     async def _planned(
-        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms, *, held: bool
+        self,
+        job: Job,
+        questions: Sequence[JobQuestion],
+        contexts: Contexts,
+        terms: Terms,
+        prompt: TaskPrompt,
     ) -> Planned:
         """The plan; made again once the first rounds of the project have ended, if they are to be awaited.
 
         All waits together are bounded: a task has a deadline.
         """
+        held = job.batching is None and not prompt.alone
         until = self._openings.patience_ends()
         ended = self._openings.ended_so_far(job.project)
         planned = await self._planner.plan(job, questions, contexts, terms)
         while held and self._openings.is_full(job.project, planned.plan, ended):
-            held = await self._openings.wait(job.project, until)
+            with self._voters.waiting(prompt):
+                held = await self._openings.wait(job.project, until)
             ended = self._openings.ended_so_far(job.project)
             planned = await self._planner.plan(job, questions, contexts, terms)
         return planned
 
     async def _asking(self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt) -> Asking:
-        """How the task's models are asked: at once, or in the stages of a provider's batch.
-
-        Raises:
-            BatchPendingError: the task waits for an earlier stage.
-        """
+        """How the task's models are asked: at once, or in the stages of a provider's batch."""
         if job.batching is None:
             return Asking(self._voters, job, prompt)
         return await self._batch_stages.begin(job, job.batching, questions, prompt)
@@ -351,12 +335,7 @@ class _Known:
 
 
 def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
-    """Return what the ledger knows of each task.
-
-    Args:
-        connection: a read transaction.
-        wanted: the tasks.
-    """
+    """Return what the ledger knows of each task."""
     found = rounds.find_by_key(connection, [key for each in wanted for key in each.keys])
     stored = recounts.with_latest(connection, found)
     failed = projects.failed_among(connection, [(each.project, each.task) for each in wanted])
@@ -493,17 +472,6 @@ def record_rounds(
 
     A round that is stored already, by another process or by this one before its connection broke, is
     unchanged. So a repetition stores nothing and teaches nothing.
-
-    Args:
-        connection: a write transaction.
-        finished: the tasks, at least one.
-
-    Returns:
-        For each task the rounds that were stored already, and the new ones.
-
-    Raises:
-        TaskDeletedError: a task was deleted meanwhile; nothing is stored.
-        LedgerError: a question of a task was decided twice; nothing is stored.
     """
     tasks = [each.task for each in finished]
     for _, task in sorted(projects.deleted_among(connection, tasks)):
@@ -617,12 +585,7 @@ def _finished_round(
         missing=finished.replies.missing(finished.plan.arms) or None,
     )
     lesson = finished.policy.contribution(
-        finished.plan,
-        question.name,
-        votes,
-        label,
-        human=taught_by == "human",
-        confidences=confidences,
+        finished.plan, question.name, votes, label, human=taught_by == "human", confidences=confidences
     )
     for arm, agreed in packs.items():
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)

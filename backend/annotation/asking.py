@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -27,14 +26,8 @@ from backend.annotation.replies import (
     unusable_code,
     votes_in,
 )
-from backend.errors import (
-    BudgetExhaustedError,
-    LedgerFullError,
-    ModelError,
-    TaskError,
-    WithdrawnError,
-)
-from backend.ledger import Ledger
+from backend.errors import BudgetExhaustedError, LedgerFullError, ModelError, TaskError, WithdrawnError
+from backend.ledger import LedgerAccess
 from backend.ledger.answers import PackCheck, PackChecks
 from backend.ledger.database.writer import GroupedReads
 from backend.models import Pool
@@ -78,11 +71,6 @@ def compared(job: Job, plan: Plan, replies: Mapping[str, ModelReply]) -> dict[st
 
     Only votes that were asked for independently of other votes count, and only those from a prompt about
     several tasks.
-
-    Args:
-        job: the task.
-        plan: its plan.
-        replies: all replies, also of models that the coin chose and the plan does not contain.
     """
     first = frozenset(plan.subset)
     found: dict[str, dict[str, bool]] = defaultdict(dict)
@@ -102,12 +90,11 @@ class PackGuard:
     """Knows which packed arms differ too often. Used from one event loop only.
 
     Args:
-        ledger: where the comparisons are.
-        readers: the threads that read.
+        access: reads the comparisons.
     """
 
-    def __init__(self, ledger: Ledger, readers: Executor) -> None:
-        self._reads = GroupedReads.of_equals(ledger, readers, self._read)
+    def __init__(self, access: LedgerAccess) -> None:
+        self._reads = GroupedReads.of_equals(access, self._read)
         self._known: dict[str, tuple[object, frozenset[str]]] = {}
 
     async def unpacked(self, job: Job) -> frozenset[str]:
@@ -287,7 +274,7 @@ class Voters:
         return nullcontext() if alone else self._packs.collector.preparing()
 
     def waiting(self, prompt: TaskPrompt) -> AbstractContextManager[None]:
-        """During the block, the task waits for answers, and nobody waits for it."""
+        """During the block, the task waits for answers, its own or others', and nobody waits for it."""
         return nullcontext() if prompt.alone else self._packs.collector.waiting()
 
     def can_see(self, job: Job, addresses: Sequence[str] = ()) -> bool:
@@ -309,6 +296,30 @@ class Voters:
         if together.votes or together.failure is not None:
             return together
         return asked_singly(together, await self._vote(job, model, prompt))
+
+    async def votes(self, job: Job, asked: Mapping[str, str], prompt: TaskPrompt) -> dict[str, ModelReply]:
+        """Ask for the votes of some arms at once, each of the arm that stands beside it.
+
+        A call that nobody pays for gives a reply with the code of the reason. One that failed unexpectedly
+        gives none.
+
+        Raises:
+            TaskError: models cannot be asked about the task.
+        """
+        found = await asyncio.gather(
+            *(self.vote(job, arm, prompt) for arm in asked.values()), return_exceptions=True
+        )
+        replies: dict[str, ModelReply] = {}
+        for arm, reply in zip(asked, found, strict=True):
+            if isinstance(reply, ModelReply):
+                replies[arm] = reply
+            elif isinstance(reply, BudgetExhaustedError):
+                replies[arm] = ModelReply({}, 0.0, reply.code)
+            elif isinstance(reply, TaskError) or not isinstance(reply, Exception):
+                raise reply
+            else:  # the text of an unexpected error might quote the task
+                _log.error("vote_failed", model=arm, task=job.task, kind=type(reply).__name__)
+        return replies
 
     async def _packed_vote(self, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
@@ -547,11 +558,7 @@ def _has_voted(call: asyncio.Task[ModelReply]) -> bool:
 
 
 def _missing_vote(job: Job, arm: str, error: BaseException) -> ModelReply:
-    """Log and count a missing vote. Of an unexpected error only the type is logged: it might quote the task.
-
-    Raises:
-        BaseException: the error is not about this model alone.
-    """
+    """Log and count a missing vote, of an unexpected error only its type: it might quote the task."""
     if isinstance(error, BudgetExhaustedError):
         metrics.votes_missing.labels(model=arm, reason=error.code).inc()
         _log.debug("vote_not_paid", model=arm, task=job.task, code=error.code)

@@ -138,12 +138,7 @@ class Desk:
         return found
 
     async def send(
-        self,
-        project: str,
-        model: str,
-        budget: BudgetSettings,
-        report: DeskReport,
-        purse: Purse | None = None,
+        self, project: str, model: str, budget: BudgetSettings, report: DeskReport, purse: Purse | None = None
     ) -> None:
         """Send what is wanted of one model, in as many jobs as its provider's limits and the budget allow."""
         while model not in self._refused and model not in report.full:
@@ -199,12 +194,7 @@ class Desk:
             await self._send(job, report)
 
     async def _fill(
-        self,
-        project: str,
-        model: str,
-        budget: BudgetSettings,
-        report: DeskReport,
-        purse: Purse | None,
+        self, project: str, model: str, budget: BudgetSettings, report: DeskReport, purse: Purse | None
     ) -> BatchJob | None:
         """Claim lines for a new job; ``None`` if none is wanted, or none can be sent now."""
         allowed = self._read(partial(self._tokens_left, model))
@@ -240,11 +230,7 @@ class Desk:
         return min(known) - jobs.enqueued(one_model) if known else None
 
     async def _send(self, job: BatchJob, report: DeskReport) -> bool:
-        """Send a filled job, and return whether its provider took it.
-
-        Raises:
-            ModelError: nobody knows whether it did. It is looked for before anything is sent again.
-        """
+        """Send a filled job; return whether its provider took it. After an error it is looked for first."""
         provider = self._pool[job.model].batches
         self._sending.add(job.id)
         try:
@@ -306,14 +292,7 @@ class Desk:
         )
 
     async def _not_taken(self, job: BatchJob, code: str, limit: int | None, report: DeskReport) -> None:
-        """Give up a job that the provider refused as a whole.
-
-        Args:
-            job: the job.
-            code: why.
-            limit: the most tokens that may be enqueued, if there were too many; smaller jobs are sent then.
-            report: called with any other reason; such a job is not tried again.
-        """
+        """Give up a job that the provider refused as a whole; if for its size, smaller ones are sent then."""
         await self._refuse(job, code)
         if limit is not None:
             tokens = max(min(limit, job.tokens - 1), 1)

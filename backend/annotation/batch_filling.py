@@ -17,7 +17,7 @@ from backend.ledger import Writer, answers, money, projects
 from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.batches import BatchJob, BatchLine, Jobs, Lines
 from backend.ledger.claims import Claims, batch_owner
-from backend.ledger.database.statements import now
+from backend.ledger.database.statements import now, portions
 from backend.ledger.money import Purse
 from backend.models import Pool
 from backend.models.batches.provider import BatchProvider, Limits, LineResult, ProviderBatch
@@ -55,12 +55,7 @@ class _PackedLine:
 
 
 class Requests:
-    """Makes requests of lines.
-
-    Args:
-        pool: the models.
-        rng: draws the ids of tasks in a prompt.
-    """
+    """Makes requests of lines."""
 
     def __init__(self, pool: Pool, rng: random.Random | None = None) -> None:
         self._pool, self._rng = pool, rng or random.SystemRandom()
@@ -226,14 +221,7 @@ class Filling:
 
 
 def fill(connection: Connection, job: JobRequest, requests: Requests, so_far: Filling) -> Filling:
-    """Let a job take the next lines, and reserve their money.
-
-    Args:
-        connection: a write transaction.
-        job: the job.
-        requests: puts lines into requests.
-        so_far: what earlier transactions filled it with.
-    """
+    """Let a job take the next lines, and reserve their money."""
     pack = requests.pack_size(job.model)
     lines = Lines(connection)
     found = lines.wanted(job.project, job.model, max(AT_ONCE // pack, 1) * pack, so_far.after)
@@ -394,9 +382,6 @@ class Settlement:
             batch: its batch at the provider.
             provider: where the results are.
             out: custom id → the lines of a request, for the lines that are still out.
-
-        Raises:
-            ModelError: the results cannot be fetched; what was settled stays, the rest is settled later.
         """
         left, ready, failed = dict(out), list[_Settled](), dict[str, LineResult]()
         async for result in provider.results(batch):
@@ -454,18 +439,18 @@ class Settlement:
         outcome = CallOutcome(None, usage, None, 0.0, sure, answer.version, cut_off)
         return _Settled(request, outcome, contents)
 
-    async def _book_all(self, job: BatchJob, settled: list[_Settled]) -> None:
-        for start in range(0, len(settled), _REQUESTS):
-            await self._book(job, settled[start : start + _REQUESTS])
+    async def _book_all(self, job: BatchJob, settled: Sequence[_Settled]) -> None:
+        for some in portions(settled, _REQUESTS):
+            await self._book(job, some)
 
-    async def _book(self, job: BatchJob, settled: list[_Settled]) -> None:
+    async def _book(self, job: BatchJob, settled: Sequence[_Settled]) -> None:
         booked = await self._writer.persist(partial(self._write, job, settled))
         for model, outcome in booked:
             metrics.model_calls.labels(model=model, outcome=outcome.code or "answered").inc()
             metrics.model_dollars.labels(model=model).inc(outcome.usage.cost)
 
     def _write(
-        self, job: BatchJob, settled: list[_Settled], connection: Connection
+        self, job: BatchJob, settled: Sequence[_Settled], connection: Connection
     ) -> list[tuple[str, CallOutcome]]:
         stored = Lines(connection).find([line.key for each in settled for line in each.lines])
         booked = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +22,9 @@ from backend.annotation.replies import (
     votes_in,
 )
 from backend.errors import BatchPendingError, CutOffError, TaskDeletedError, UnusableAnswersError
-from backend.ledger import Ledger, Writer, answers, projects
+from backend.ledger import LedgerAccess, answers, projects
 from backend.ledger.answers import StoredAnswer
 from backend.ledger.batches import BatchLine, BatchTask, Lines, WaitingTasks
-from backend.ledger.database import writer as outages
 from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key
 from backend.models.pack_ledger import pack_key
@@ -152,23 +150,12 @@ class BatchStages:
     Args:
         voters: the models, asked at once.
         pool: the models.
-        ledger: where answers, lines and waiting tasks are read.
-        writer: writes them.
-        readers: the threads that read.
-        clock: unix seconds.
+        access: reads and writes answers, lines and waiting tasks.
     """
 
-    def __init__(  # noqa: PLR0917 - what a stage needs
-        self,
-        voters: Voters,
-        pool: Pool,
-        ledger: Ledger,
-        writer: Writer,
-        readers: Executor,
-        clock: Callable[[], float],
-    ) -> None:
-        self.voters, self.pool, self.clock = voters, pool, clock
-        self._ledger, self._writer, self._readers = ledger, writer, readers
+    def __init__(self, voters: Voters, pool: Pool, access: LedgerAccess) -> None:
+        self.voters, self.pool, self.clock = voters, pool, access.clock
+        self._access = access
         self._waiting: dict[str, Waiting] = {}
 
     async def begin(
@@ -189,16 +176,14 @@ class BatchStages:
             return stored, _KnownAnswers.read(connection, keys)
 
         await self._count_waiting(job.project)
-        stored, known = await outages.read(self._ledger, self._readers, read)
+        stored, known = await self._access.read(read)
         stage = _BatchStage(self, job, batching, asked_about, prompt, known, stored)
         await stage.resume()
         return stage
 
     async def _count_waiting(self, project: str) -> None:
         if project not in self._waiting:
-            counted = await outages.read(
-                self._ledger, self._readers, lambda connection: WaitingTasks(connection).count(project)
-            )
+            counted = await self._access.read(lambda connection: WaitingTasks(connection).count(project))
             self._waiting.setdefault(project, Waiting(*counted))
 
     def waiting(self, project: str) -> Waiting:
@@ -212,9 +197,7 @@ class BatchStages:
 
     async def look_up(self, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
-        return await outages.read(
-            self._ledger, self._readers, lambda connection: _KnownAnswers.read(connection, keys)
-        )
+        return await self._access.read(lambda connection: _KnownAnswers.read(connection, keys))
 
     async def store(self, task: BatchTask, wanted: Sequence[BatchLine], used: Sequence[str]) -> None:
         """Store what a task waits for, in one transaction, before any of it can be sent.
@@ -232,7 +215,7 @@ class BatchStages:
             for key in used:
                 answers.link_task(connection, key, task.project, task.task)
 
-        await self._writer.persist(write)
+        await self._access.writer.persist(write)
 
 
 class _BatchStage(Asking):
@@ -268,11 +251,7 @@ class _BatchStage(Asking):
         self._looked_up: set[str] = set()
 
     async def resume(self) -> None:
-        """Take the answers of earlier stages.
-
-        Raises:
-            BatchPendingError: one is not back yet, or has to be bought again.
-        """
+        """Take the answers of earlier stages."""
         waits = False
         self._asked = [dict(asked) for asked in (self.stored.asked if self.stored else ())]
         self._looked_up.update(key for asked in self._asked for key in asked.values())
@@ -289,11 +268,7 @@ class _BatchStage(Asking):
             raise _pending(self.job)
 
     def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
-        """Return the packed arms that the task must not ask. Those it has already asked are left out.
-
-        Args:
-            unpacked: those that the project does not ask.
-        """
+        """Return the packed arms that the task must not ask. Those it has already asked are left out."""
         asked = {arm for stage in self._asked for arm in stage}
         packed = twins(self.job.settings.arms)
         singly = {arm for arm, model in packed.items() if model in asked}
@@ -326,11 +301,7 @@ class _BatchStage(Asking):
             raise
 
     async def vote(self, arm: str) -> ModelReply:
-        """The arm's vote, if it is stored.
-
-        Raises:
-            BatchPendingError: it is not; its line is noted.
-        """
+        """The arm's vote, if it is stored."""
         if self._packed_model(arm, arm) not in self.batching.models:
             return await super().vote(arm)
         if (reply := await self._reply(arm, self._asked_now)) is None:
@@ -393,11 +364,7 @@ class _BatchStage(Asking):
         return standing.reply
 
     async def _keep(self, plan: Plan | None) -> None:
-        """Store what is new: the plan and the lines of this stage. The plan of the first stage stays.
-
-        Raises:
-            TaskDeletedError: the task was deleted meanwhile.
-        """
+        """Store what is new: the plan and the lines of this stage. The plan of the first stage stays."""
         asked = [*self._asked, *([self._asked_now] if self._asked_now else ())]
         task = self.stored
         if task is None and plan is not None:

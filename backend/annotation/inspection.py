@@ -5,22 +5,21 @@ It holds the texts of the task: it is shown to people who may read them, and goe
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal
 
-from backend.annotation.job import EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
+from sqlalchemy import Connection
+
+from backend.annotation.job import Job, TaskPrompt
 from backend.annotation.job_questions import JobQuestions
 from backend.errors import BadAnswerError, TaskError
-from backend.learning.examples import Examples
-from backend.ledger import Ledger, recounts
+from backend.ledger import LedgerAccess, recounts
 from backend.ledger.answers import TaskCall, calls_about
 from backend.ledger.rounds import ProjectRounds, Round
 from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key
-from backend.models.embedder import Embedder
 from backend.models.pack_ledger import pack_key
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import content_parts
@@ -126,21 +125,16 @@ class InspectedTask:
     problem: str | None = None
 
 
+def _records_of(project: str, task: int, connection: Connection) -> tuple[list[TaskCall], list[Round]]:
+    found = {round_.key: round_ for round_ in ProjectRounds(connection, project).of_task(task)}
+    return calls_about(connection, project, task), [*recounts.with_latest(connection, found).values()]
+
+
 class Inspector:
     """Shows tasks. It sends nothing, and writes nothing."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        readers: Executor,
-        embedder: Embedder,
-        questions: JobQuestions,
-        examples: Examples,
-        pool: Pool,
-    ) -> None:
-        self._ledger, self._readers, self._embedder = ledger, readers, embedder
-        self._questions, self._examples, self._pool = questions, examples, pool
+    def __init__(self, access: LedgerAccess, questions: JobQuestions, pool: Pool) -> None:
+        self._access, self._questions, self._pool = access, questions, pool
 
     async def inspect(self, project: str, task: int, job: Job | None, problem: str = "") -> InspectedTask:
         """Show a task.
@@ -151,9 +145,7 @@ class Inspector:
             job: the task as it would be asked about; ``None`` if its data are not known.
             problem: why they are not.
         """
-        calls, decided = await asyncio.get_running_loop().run_in_executor(
-            self._readers, self._read, project, task
-        )
+        calls, decided = await self._access.read_once(partial(_records_of, project, task))
         if any(round_.audit and round_.human is None for round_ in decided):
             calls, decided, problem = [], [], problem or _BLIND
         prompt: TaskPrompt | None = None
@@ -171,21 +163,10 @@ class Inspector:
             problem=problem or None,
         )
 
-    def _read(self, project: str, task: int) -> tuple[list[TaskCall], list[Round]]:
-        with self._ledger.read() as connection:
-            found = {round_.key: round_ for round_ in ProjectRounds(connection, project).of_task(task)}
-            return calls_about(connection, project, task), list(
-                recounts.with_latest(connection, found).values()
-            )
-
     async def _prompt(self, job: Job) -> TaskPrompt:
         """The prompt about all questions of the task, written as it would be written now."""
-        await asyncio.get_running_loop().run_in_executor(self._readers, self._embedder.load)
-        questions: list[JobQuestion] = await asyncio.to_thread(self._questions.with_texts, job)
-        visible, errors = await self._questions.with_images(job, questions)
-        if not visible:
-            raise errors[0]
-        return await write_prompt(job, visible, EmbeddedContexts(self._embedder), self._examples)
+        await self._access.in_thread(self._questions.embedder.load)
+        return await self._questions.prompt(job, await self._questions.visible(job))
 
     def _prompts(self, job: Job, prompt: TaskPrompt) -> list[ShownPrompt]:
         """The prompts, each with the models that are sent it."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from backend.learning.examples import Examples, label_texts
-from backend.learning.states import StateKey
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion, LabelConfig, TaskQuestion
-from backend.questions.prompts.messages import Messages, PromptExample, answer_schema, prompt_messages
-from backend.questions.prompts.packs import PackedTask, packed_task
-from backend.questions.redaction import Redactor, redactor_named
+from backend.questions.prompts.messages import Messages
+from backend.questions.prompts.packs import PackedTask
 from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.numerics.small import unknown_context, with_category
@@ -145,11 +142,7 @@ def always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool
 
 
 class EmbeddedContexts:
-    """The contexts of a task that has no round yet. Used from one event loop only.
-
-    Args:
-        embedder: turns texts into vectors; loaded.
-    """
+    """The contexts of a task that has no round yet. Used from one event loop only."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -160,49 +153,30 @@ class EmbeddedContexts:
         known = self._known.get(question.name)
         return unknown_context(self._embedder.dimension) if known is None else known
 
-    async def of(self, question: JobQuestion) -> Array:
+    async def of(self, question: JobQuestion, *, soon: bool = True) -> Array:
         """The context: the embedded text, and the category if the question has one.
 
         It is rounded to 16 bits before anything reads it, so that the ledger holds exactly the numbers that
         the plan used, in half the space; cosines change by less than 0.001.
         """
         if question.name not in self._known:
-            vector = await self._embedder.vector(question.context)
+            vector = await self._embedder.vector(question.context, soon=soon)
             short = vector.astype(np.float16).astype(np.float64)
             self._known[question.name] = with_category(short, question.category)
         return self._known[question.name]
 
-    async def of_all(self, questions: Sequence[JobQuestion]) -> None:
-        """Embed the texts of several questions, so that :meth:`so_far` knows their contexts."""
-        await asyncio.gather(*(self.of(question) for question in questions))
-
-    def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
-        """Let the texts of several questions be embedded before :meth:`of_all` is called.
+    async def of_all(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
+        """Embed the texts of several questions, so that :meth:`so_far` knows their contexts.
 
         Args:
             questions: the questions.
             soon: whether somebody waits for the task; if not, its texts share a batch with others.
         """
+        await asyncio.gather(*(self.of(question, soon=soon) for question in questions))
+
+    def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
+        """Let the texts of several questions be embedded before :meth:`of_all` is called."""
         self._embedder.expect([question.context for question in questions], soon=soon)
-
-
-class StoredContexts:
-    """The contexts that rounds hold.
-
-    Args:
-        contexts: question → its context, shape (d,).
-    """
-
-    def __init__(self, contexts: Mapping[str, Array]) -> None:
-        self._contexts = contexts
-
-    def so_far(self, question: JobQuestion) -> Array:
-        """The context, shape (d,)."""
-        return self._contexts[question.name]
-
-    async def of(self, question: JobQuestion) -> Array:
-        """The context, shape (d,); unknown if the round holds none."""
-        return self._contexts[question.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,68 +206,3 @@ class TaskPrompt:
     def for_model(self, arm: str) -> Messages:
         """The messages for one model."""
         return self.examples if self.shown.get(arm) else self.messages
-
-
-async def write_prompt(
-    job: Job,
-    questions: Sequence[JobQuestion],
-    contexts: Contexts,
-    examples: Examples,
-    *,
-    alone: bool = False,
-) -> TaskPrompt:
-    """Write the prompt about several questions of a task.
-
-    It has examples if ``few_shot`` is set and there is one question that takes them.
-
-    Args:
-        job: the task.
-        questions: the questions to ask together.
-        contexts: the questions' contexts, which are embedded only to find examples.
-        examples: the labelled tasks to take examples from.
-        alone: whether somebody may be waiting for this one task, so that it waits for no others.
-    """
-    packs = not alone and any(model.pack for model in job.settings.models)
-    prompt = TaskPrompt(
-        questions,
-        prompt_messages(questions, job.settings.instructions),
-        answer_schema(questions),
-        pack=packed_task(questions, job.settings.instructions) if packs else None,
-        alone=alone,
-    )
-    if job.settings.few_shot and len(questions) == 1:
-        return await _with_examples(prompt, job, questions[0], contexts, examples)
-    return prompt
-
-
-async def _with_examples(
-    prompt: TaskPrompt, job: Job, question: JobQuestion, contexts: Contexts, examples: Examples
-) -> TaskPrompt:
-    texts = label_texts(question.config)
-    if texts is None or question.images:
-        return prompt
-    labelled = await examples.current(StateKey(job.project, question.key.control, question.key.epoch))
-    nearest = labelled.nearest(question.key, await contexts.of(question), job.settings.few_shot)
-    if not nearest:
-        return prompt
-    example_texts = [task.texts for task in nearest]
-    if (redactor := redactor_named(job.settings.redact)) is not None:
-        example_texts = await asyncio.to_thread(_redacted, redactor, example_texts)
-    shown = [
-        PromptExample(shown_texts, {question.name: texts[task.label]})
-        for task, shown_texts in zip(nearest, example_texts, strict=True)
-    ]
-    return replace(
-        prompt,
-        examples=prompt_messages(prompt.questions, job.settings.instructions, shown),
-        tasks=[task.task for task in nearest],
-        shown={
-            model.name: len(nearest) if labelled.shows_examples(question.key, model.name) else 0
-            for model in job.settings.models
-        },
-    )
-
-
-def _redacted(redactor: Redactor, examples: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """Redact the texts of examples. The ledger holds them as they are, since the redactor may change."""
-    return [{key: redacted.text for key, redacted in redactor.redact(texts).items()} for texts in examples]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from posixpath import normpath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,14 +14,18 @@ import structlog
 from pydantic import SecretStr
 
 from backend.annotation.asking import Voters
-from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt
 from backend.errors import ImageUnavailableError, TaskError
 from backend.label_studio.client import http_client
+from backend.learning.examples import Examples, label_texts
+from backend.learning.states import StateKey
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion
 from backend.questions.label_config import epoch_of, question_hash
-from backend.questions.redaction import redactor_named
+from backend.questions.prompts.messages import PromptExample, answer_schema, prompt_messages
+from backend.questions.prompts.packs import packed_task
+from backend.questions.redaction import Redactor, redactor_named
 
 _MOST_BYTES = 20 * 1024 * 1024
 """The largest image that providers accept."""
@@ -127,10 +132,14 @@ _log = structlog.get_logger(__name__)
 
 
 class JobQuestions:
-    """Collects the questions that models can be asked about. Used from one event loop only."""
+    """Collects the questions that models can be asked about, and writes the prompts about them.
 
-    def __init__(self, embedder: Embedder, images: Images, voters: Voters) -> None:
-        self._embedder, self._images, self._voters = embedder, images, voters
+    Used from one event loop only.
+    """
+
+    def __init__(self, embedder: Embedder, images: Images, voters: Voters, examples: Examples) -> None:
+        self.embedder, self._images, self._voters = embedder, images, voters
+        self._examples = examples
 
     def with_texts(self, job: Job) -> list[JobQuestion]:
         """The questions whose texts the task has.
@@ -147,6 +156,18 @@ class JobQuestions:
                 errors.append(error)
         skip_questions(job, errors, all_fail=not questions)
         return questions
+
+    async def visible(self, job: Job) -> list[JobQuestion]:
+        """The questions whose texts the task has, and whose images models can be shown.
+
+        Raises:
+            TaskError: there are none.
+        """
+        questions = await asyncio.to_thread(self.with_texts, job)
+        visible, errors = await self.with_images(job, questions)
+        if not visible:
+            raise errors[0]
+        return visible
 
     async def with_images(
         self, job: Job, questions: Sequence[JobQuestion]
@@ -180,6 +201,66 @@ class JobQuestions:
                 errors.append(error)
         return visible, errors
 
+    async def prompt(
+        self,
+        job: Job,
+        questions: Sequence[JobQuestion],
+        contexts: Contexts | None = None,
+        *,
+        alone: bool = False,
+    ) -> TaskPrompt:
+        """Write the prompt about several questions of a task.
+
+        It has examples if ``few_shot`` is set and there is one question that takes them.
+
+        Args:
+            job: the task.
+            questions: the questions to ask together.
+            contexts: the questions' contexts, which are embedded only to find examples.
+            alone: whether somebody may be waiting for this one task, so that it waits for no others.
+        """
+        packs = not alone and any(model.pack for model in job.settings.models)
+        prompt = TaskPrompt(
+            questions,
+            prompt_messages(questions, job.settings.instructions),
+            answer_schema(questions),
+            pack=packed_task(questions, job.settings.instructions) if packs else None,
+            alone=alone,
+        )
+        if job.settings.few_shot and len(questions) == 1:
+            return await self._with_examples(
+                prompt, job, questions[0], contexts or EmbeddedContexts(self.embedder)
+            )
+        return prompt
+
+    async def _with_examples(
+        self, prompt: TaskPrompt, job: Job, question: JobQuestion, contexts: Contexts
+    ) -> TaskPrompt:
+        texts = label_texts(question.config)
+        if texts is None or question.images:
+            return prompt
+        key = StateKey(job.project, question.key.control, question.key.epoch)
+        labelled = await self._examples.current(key)
+        nearest = labelled.nearest(question.key, await contexts.of(question), job.settings.few_shot)
+        if not nearest:
+            return prompt
+        example_texts = [task.texts for task in nearest]
+        if (redactor := redactor_named(job.settings.redact)) is not None:
+            example_texts = await asyncio.to_thread(_redacted, redactor, example_texts)
+        shown = [
+            PromptExample(shown_texts, {question.name: texts[task.label]})
+            for task, shown_texts in zip(nearest, example_texts, strict=True)
+        ]
+        return replace(
+            prompt,
+            examples=prompt_messages(prompt.questions, job.settings.instructions, shown),
+            tasks=[task.task for task in nearest],
+            shown={
+                model.name: len(nearest) if labelled.shows_examples(question.key, model.name) else 0
+                for model in job.settings.models
+            },
+        )
+
     def _question(self, job: Job, config_question: ConfigQuestion) -> JobQuestion:
         redactor = redactor_named(job.settings.redact)
         question = config_question.about(job.data, redactor)
@@ -188,18 +269,19 @@ class JobQuestions:
             task=job.task,
             control=config_question.name,
             question=question_hash(question.source),
-            epoch=epoch_of(config_question, job.settings.instructions, self._embedder.identity, redactor),
+            epoch=epoch_of(config_question, job.settings.instructions, self.embedder.identity, redactor),
         )
         return JobQuestion.of(question, key)
 
 
 def skip_questions(job: Job, errors: Sequence[TaskError], *, all_fail: bool) -> None:
-    """Log the questions that cannot be asked.
-
-    Raises:
-        TaskError: the first error, if ``all_fail`` and there is one.
-    """
+    """Log the questions that cannot be asked; raise the first error if there is one and ``all_fail``."""
     if errors and all_fail:
         raise errors[0]
     for error in errors:
         _log.warning("question_skipped", task=job.task, code=error.code, reason=str(error))
+
+
+def _redacted(redactor: Redactor, examples: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """Redact the texts of examples. The ledger holds them as they are, since the redactor may change."""
+    return [{key: redacted.text for key, redacted in redactor.redact(texts).items()} for texts in examples]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +17,7 @@ from backend.annotation.job import Contexts, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.learning.label_schemes import epochs_of_labels_now
 from backend.learning.states import BackgroundFits, EarlierProjects, StateKey, States, Students, question_kind
-from backend.ledger import Ledger, projects
+from backend.ledger import LedgerAccess, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
 from backend.ledger.money import from_picodollars
@@ -50,16 +49,10 @@ class _Limited:
 
 
 class Allowances:
-    """Divides what is left of a budget among the tasks that are left. Used from one event loop only.
+    """Divides what is left of a budget among the tasks that are left. Used from one event loop only."""
 
-    Args:
-        ledger: where money and tasks are counted.
-        readers: the threads that read.
-        clock: returns unix seconds.
-    """
-
-    def __init__(self, ledger: Ledger, readers: Executor, clock: Callable[[], float]) -> None:
-        self._reads, self._clock = GroupedReads.of_equals(ledger, readers, self._left), clock
+    def __init__(self, access: LedgerAccess) -> None:
+        self._reads, self._clock = GroupedReads.of_equals(access, self._left), access.clock
         self._finished: dict[str, tuple[float, int]] = {}
 
     async def allowance(self, policy: Policy, job: Job, costs: Mapping[str, float]) -> float:
@@ -181,11 +174,7 @@ class Planner:
         self._earlier = earlier
 
     async def plan(
-        self,
-        job: Job,
-        questions: Sequence[JobQuestion],
-        contexts: Contexts,
-        terms: Terms,
+        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms
     ) -> Planned:
         """The policy's plan for several questions of a task.
 

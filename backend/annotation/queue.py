@@ -70,11 +70,7 @@ def _failure(error: BaseException) -> Answer:
 
 
 class Slots:
-    """A semaphore with priorities: a request for one task does not wait behind a batch of a thousand.
-
-    Args:
-        free: how many slots can be held at once.
-    """
+    """A semaphore with priorities: a request for one task does not wait behind a batch of a thousand."""
 
     def __init__(self, free: int) -> None:
         self._free = free

@@ -202,9 +202,6 @@ class Replies:
         """The arms whose vote may still come: arm → the code of the reason why it is not there.
 
         A model that was left out belongs to them if every other arm was asked: it would have been asked, too.
-
-        Args:
-            arms: those of the plan.
         """
         failed = {arm: reply.failure for arm, reply in self.arms.items() if reply.failure in PASSING}
         if not set(arms) <= self.arms.keys():

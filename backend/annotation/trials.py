@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from backend.annotation.asking import Voters
-from backend.annotation.job import EmbeddedContexts, Job, JobQuestion, TaskPrompt, write_prompt
+from backend.annotation.job import Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.replies import ModelReply
-from backend.errors import BudgetExhaustedError, TaskError
-from backend.learning.examples import Examples
-from backend.ledger import Ledger, answers
+from backend.ledger import LedgerAccess, answers
 from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key
-from backend.models.embedder import Embedder
 from backend.models.rates.gate import request_size
 from backend.questions.question import asked_together, questions_to_ask
 from camvo.votes.aggregation import Ballot
@@ -76,20 +71,8 @@ class Trials:
     A prompt is the one that a round would send, so that a round that sends it later finds the answer.
     """
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        readers: Executor,
-        embedder: Embedder,
-        questions: JobQuestions,
-        examples: Examples,
-        pool: Pool,
-        voters: Voters,
-    ) -> None:
-        self._ledger, self._readers, self._embedder = ledger, readers, embedder
-        self._questions, self._examples = questions, examples
-        self._pool, self._voters = pool, voters
+    def __init__(self, access: LedgerAccess, questions: JobQuestions, pool: Pool, voters: Voters) -> None:
+        self._access, self._questions, self._pool, self._voters = access, questions, pool, voters
 
     async def price(self, job: Job) -> TrialPrice:
         """What asking about a task costs; a question under a condition counts as asked.
@@ -98,10 +81,12 @@ class Trials:
             TaskError: models cannot be asked about the task.
             LedgerError: the ledger cannot be read.
         """
-        visible = {question.name: question for question in await self._visible(job)}
+        visible = {question.name: question for question in await self._questions.visible(job)}
         price = TrialPrice()
         for together in asked_together(list(visible.values())):
-            prompt = await self._prompt(job, [visible[question.name] for question in together])
+            prompt = await self._questions.prompt(
+                job, [visible[question.name] for question in together], alone=True
+            )
             keys = {arm: self._keys(arm, prompt) for arm in self._voters.expected_costs(job, prompt)}
             found = await self._stored([key for of_arm in keys.values() for key in of_arm])
             missing = [arm for arm, of_arm in keys.items() if not found.keys() & set(of_arm)]
@@ -117,14 +102,14 @@ class Trials:
             LedgerError: the ledger failed.
         """
         request_size.set(_BULK)
-        visible = await self._visible(job)
+        visible = await self._questions.visible(job)
         votes: dict[str, dict[str, str]] = {}
         labels: dict[str, str] = {}
         failures: dict[str, str] = {}
         paid, keys = 0.0, list[str]()
         while names := questions_to_ask([each.config for each in visible], labels) - votes.keys():
             asked = [question for question in visible if question.name in names]
-            prompt = await self._prompt(job, asked)
+            prompt = await self._questions.prompt(job, asked, alone=True)
             replies = await self._replies(job, prompt)
             paid += sum(reply.cost for reply in replies.values())
             keys += [key for arm in replies for key in self._keys(arm, prompt)]
@@ -142,47 +127,18 @@ class Trials:
         questions = {question.name: question for question in visible if question.name in votes}
         return TriedTask(questions, votes, labels, failures, paid, usd)
 
-    async def _visible(self, job: Job) -> list[JobQuestion]:
-        questions = await asyncio.to_thread(self._questions.with_texts, job)
-        visible, errors = await self._questions.with_images(job, questions)
-        if not visible:
-            raise errors[0]
-        return visible
-
-    async def _prompt(self, job: Job, questions: Sequence[JobQuestion]) -> TaskPrompt:
-        return await write_prompt(
-            job, questions, EmbeddedContexts(self._embedder), self._examples, alone=True
-        )
-
     def _keys(self, arm: str, prompt: TaskPrompt) -> list[str]:
         fingerprint = self._pool[arm].model.fingerprint(prompt.for_model(arm), prompt.schema)
         return [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
 
     async def _stored(self, keys: Sequence[str]) -> dict[str, answers.StoredAnswer]:
-        def read() -> dict[str, answers.StoredAnswer]:
-            with self._ledger.read() as connection:
-                return answers.find_by_key(connection, keys)
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        return await self._access.read_once(lambda connection: answers.find_by_key(connection, keys))
 
     async def _replies(self, job: Job, prompt: TaskPrompt) -> dict[str, ModelReply]:
         """The replies of all models; one that failed or was not paid for has the code of the reason."""
         arms = list(self._voters.expected_costs(job, prompt))
-        asked = await asyncio.gather(
-            *(self._voters.vote(job, arm, prompt) for arm in arms), return_exceptions=True
-        )
-        replies: dict[str, ModelReply] = {}
-        for arm, reply in zip(arms, asked, strict=True):
-            if isinstance(reply, ModelReply):
-                replies[arm] = reply
-            elif isinstance(reply, BudgetExhaustedError):
-                replies[arm] = ModelReply({}, 0.0, reply.code)
-            elif isinstance(reply, TaskError) or not isinstance(reply, Exception):
-                raise reply
-            else:  # the text of an unexpected error might quote the task
-                _log.error("vote_failed", model=arm, task=job.task, kind=type(reply).__name__)
-                replies[arm] = ModelReply({}, 0.0, "internal")
-        return replies
+        replies = await self._voters.votes(job, dict(zip(arms, arms, strict=True)), prompt)
+        return {arm: replies.get(arm) or ModelReply({}, 0.0, "internal") for arm in arms}
 
 
 def _plain_vote(question: JobQuestion, votes: Mapping[str, str]) -> str:

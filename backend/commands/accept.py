@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from backend.label_studio.client import PAGE, Client
 from backend.learning.projects import stored_questions
 from backend.ledger import Ledger
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
+from backend.ledger.database.statements import portions
 from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound
 from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
@@ -155,8 +156,7 @@ class Acceptance:
         tasks are recorded before Label Studio sends its webhooks, so that none of them is ever learnt.
         """
         done = 0
-        for start in range(0, len(tasks), PAGE):
-            portion = tasks[start : start + PAGE]
+        for portion in portions(tasks, PAGE):
             drafted = self.client.drafted_tasks(self.project)
             fit = [
                 task["id"]
@@ -224,7 +224,7 @@ def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Cou
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
         records = AcceptedTasks(connection, key).all()
-    for portion in _portions(records):
+    for portion in portions(records, PAGE):
         listed = {task["id"]: task for task in client.tasks(project, [record.task for record in portion])}
         for record in portion:
             what, annotation = _standing(record, listed.get(record.task))
@@ -243,8 +243,3 @@ def _standing(record: Accepted, task: Mapping[str, Any] | None) -> tuple[str, in
             touched = annotation.get("lead_time") is not None or annotation.get("ground_truth")
             return ("kept" if touched else "deleted"), annotation["id"]
     return "gone", None
-
-
-def _portions(records: Sequence[Accepted]) -> Iterator[Sequence[Accepted]]:
-    for start in range(math.ceil(len(records) / PAGE)):
-        yield records[start * PAGE : (start + 1) * PAGE]

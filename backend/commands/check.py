@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend import settings
-from backend.commands.shared.output import Fact, print_fact
+from backend.commands.shared.output import Fact, print_fact, say
 from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError
 from backend.learning.projects import require_known_labels
 from backend.ledger import Ledger, migrate, reports
@@ -122,10 +122,10 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
     for call in calls:
         if call.wordy:
             text = "its server refuses JSON schemas; it is asked for JSON in words alone"
-            console.print(f"[yellow]–[/] {escape(call.name)}: {text}", highlight=False, soft_wrap=True)
+            say(console, f"[yellow]–[/] {escape(call.name)}: {text}")
         if call.problem is not None:
             text = f"[red]✗[/] {escape(call.name)}: {escape(call.problem)}"
-            console.print(text, highlight=False, soft_wrap=True)
+            say(console, text)
     paid = sum(call.answer.cost for call in calls if call.answer is not None)
     line = f"{dollars(paid)} paid for these calls. The times include loading the client libraries."
     console.print(line, highlight=False)
@@ -258,9 +258,9 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
     try:
         outcome = step()
     except CamvoError as error:
-        console.print(f"[red]✗[/] {name:<14} {escape(str(error))}", highlight=False, soft_wrap=True)
+        say(console, f"[red]✗[/] {name:<14} {escape(str(error))}")
         return False
-    console.print(f"[green]✓[/] {name:<14} {escape(outcome)}", highlight=False, soft_wrap=True)
+    say(console, f"[green]✓[/] {name:<14} {escape(outcome)}")
     return True
 
 

@@ -437,10 +437,7 @@ class ProjectConnection:
         yield from config_facts(str(project["label_config"]), settings)
         yield from _guarded("instructions", lambda: _instructions(project, settings))
 
-    def prove_reachable(
-        self,
-        backend: BackendClient,
-    ) -> Iterator[Fact]:
+    def prove_reachable(self, backend: BackendClient) -> Iterator[Fact]:
         """Try whether Label Studio and the backend reach each other; an older backend may still be there.
 
         - *health*: Label Studio has just called the backend's ``/health`` and ``/setup``.
@@ -510,10 +507,7 @@ class ProjectConnection:
             text += f", unless the {_TRIES} tasks that were tried are blind (audit: {audit:g})"
         return Fact("prediction", text, holds=None if audit else False)
 
-    def _webhook(
-        self,
-        backend: BackendClient,
-    ) -> Fact:
+    def _webhook(self, backend: BackendClient) -> Fact:
         if not backend.reachable():
             text = f"not tried, because {backend.url} cannot be reached from here: use a host that can"
             return Fact("webhook", text, holds=None)

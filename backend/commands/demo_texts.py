@@ -19,7 +19,9 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 
+from backend.commands.shared.output import say
 from backend.ledger import Ledger
+from backend.ledger.database.statements import portions
 from backend.ledger.rounds import ProjectRounds, Round
 from backend.questions import parse_label_config
 from backend.settings import child_environment
@@ -185,7 +187,7 @@ def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> N
         text = result.text.task["data"]["text"]
         short = text if len(text) <= width else text[: width - 1] + "…"
         line = f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}"
-        console.print(line, highlight=False, soft_wrap=True)
+        say(console, line)
 
 
 _PATIENCE = 90.0
@@ -279,8 +281,7 @@ def label_texts(console: Console, server: _RunningServer) -> LabelledTexts:
         label_studio.connect(project)
         texts = _texts(project, name)
         labelled: list[_LabelledText] = []
-        for start in range(0, len(texts), _PORTION):
-            portion = texts[start : start + _PORTION]
+        for portion in portions(texts, _PORTION):
             predictions = label_studio.predict(project, [text.task for text in portion])
             new = _with_rounds(ledger, project, portion, predictions)
             _print_predictions(console, new[: max(0, _SHOWN - len(labelled))])

@@ -17,12 +17,13 @@ from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings, upkeep
-from backend.commands.shared.output import Advance, progress_bar
+from backend.commands.shared.output import Advance, progress_bar, say
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError, LedgerError
 from backend.learning import actions
 from backend.learning.actions import AffectedLabels
 from backend.ledger import Ledger, projects
+from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Withdrawal
 from backend.settings import Environment, Settings
 from backend.upkeep import Pruned
@@ -68,11 +69,7 @@ class LabelsToForget:
         return covering if self.covers_later_labels else actions.bounded(connection, covering)
 
     def forget(
-        self,
-        console: Console,
-        environment: Environment,
-        *,
-        agreed: Callable[[str], bool] | None,
+        self, console: Console, environment: Environment, *, agreed: Callable[[str], bool] | None
     ) -> None:
         """Say what a withdrawal changes and, if that is agreed to, change it."""
         loaded = settings.load(environment.config)
@@ -81,7 +78,7 @@ class LabelsToForget:
             with ledger.read() as connection:
                 withdrawal = self.withdrawal(connection, time.time())
                 affected = AffectedLabels.of(connection, withdrawal)
-            console.print(_forget_described(affected, withdrawal), highlight=False, soft_wrap=True)
+            say(console, _forget_described(affected, withdrawal))
             if not affected.annotations and not self.covers_later_labels:
                 console.print("There is nothing to withdraw. --from-now-on covers future labels.")
                 return
@@ -109,8 +106,7 @@ def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: 
         affected = AffectedLabels.of(connection, withdrawal)
     corrected = 0
     for project, tasks in affected.tasks.items():
-        for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
-            portion = tasks[start : start + _TASKS_PER_TRANSACTION]
+        for portion in portions(tasks, _TASKS_PER_TRANSACTION):
             began = time.monotonic()
             with ledger.write() as connection:
                 corrected += actions.apply_withdrawals(connection, project, portion, loaded, time.time())
@@ -162,7 +158,7 @@ def prune_ledger(
         plans = [upkeep.planned(ledger, each.key, age) for each in stored]
         plans = [plan for plan in plans if plan.events or plan.rounds]
         for plan in plans:
-            console.print(_described(plan, "to be"), highlight=False, soft_wrap=True)
+            say(console, _described(plan, "to be"))
         if not plans:
             console.print(f"Nothing is older than {older}.", highlight=False)
         elif agreed is None or not agreed("Continue? What is deleted cannot be restored."):
@@ -172,11 +168,10 @@ def prune_ledger(
             with progress_bar(console, "events", plan.events, transient=True) as advance:
                 lambda_l = loaded.policy.lambda_l
                 done = upkeep.prune(ledger, plan.project, age, lambda_l=lambda_l, advance=advance)
-            console.print(
+            say(
+                console,
                 f"{_described(done, 'were')}, {done.answers} answers were deleted, "
                 f"{done.lines} lines of batches too",
-                highlight=False,
-                soft_wrap=True,
             )
         upkeep.forget_orphans(ledger)
         if compact:
@@ -193,9 +188,7 @@ def verify_ledger(console: Console, environment: Environment, url: str | None) -
         with progress_bar(console, "projects", total, transient=True) as advance:
             for problem in upkeep.problems(connection, advance):
                 found += 1
-                console.print(
-                    f"{problem.kind}: {problem.where}: {problem.what}", highlight=False, soft_wrap=True
-                )
+                say(console, f"{problem.kind}: {problem.where}: {problem.what}")
         console.print(
             f"{found} problems" if found else f"The ledger is sound: {total} projects.", highlight=False
         )
@@ -220,9 +213,7 @@ def copy_ledger(console: Console, environment: Environment, target_url: str) -> 
             total = sum(upkeep.row_counts(connection).values())
         with progress_bar(console, "rows", total, transient=True) as advance:
             copied = upkeep.copy(source, target, advance)
-        console.print(
-            f"{sum(copied.values())} rows copied to {target.place}", highlight=False, soft_wrap=True
-        )
+        say(console, f"{sum(copied.values())} rows copied to {target.place}")
         with target.read() as connection:
             wrong = list(upkeep.problems(connection, lambda _: None))
     if wrong:
@@ -231,11 +222,7 @@ def copy_ledger(console: Console, environment: Environment, target_url: str) -> 
             where=wrong[0].where,
             fix="run `camvo ledger verify` on both",
         )
-    console.print(
-        f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}, with its password.",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(console, f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}, with its password.")
 
 
 @contextmanager

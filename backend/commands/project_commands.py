@@ -9,6 +9,7 @@ import typer
 
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
+from backend.commands.shared.output import say
 from backend.errors import ConfigError, LabelStudioError
 
 if TYPE_CHECKING:
@@ -181,10 +182,7 @@ def predict(  # noqa: PLR0917 - a command's options
     below: Annotated[
         float,
         typer.Option(
-            "--below",
-            min=0.0,
-            max=1.0,
-            help="With --refresh: only predictions with a lower score.",
+            "--below", min=0.0, max=1.0, help="With --refresh: only predictions with a lower score."
         ),
     ] = 1.0,
     recount: Annotated[
@@ -204,8 +202,7 @@ def predict(  # noqa: PLR0917 - a command's options
         ),
     ] = None,
     failed: Annotated[
-        bool,
-        typer.Option("--failed", help="Ask only about tasks that ended without a prediction before."),
+        bool, typer.Option("--failed", help="Ask only about tasks that ended without a prediction before.")
     ] = False,
     retry_failed: Annotated[
         bool,
@@ -216,8 +213,7 @@ def predict(  # noqa: PLR0917 - a command's options
         ),
     ] = False,
     annotated: Annotated[
-        bool,
-        typer.Option("--annotated", help="Also ask about tasks that people have annotated already."),
+        bool, typer.Option("--annotated", help="Also ask about tasks that people have annotated already.")
     ] = False,
     no_wait: arguments.NoWait = False,
     batch: Annotated[
@@ -316,9 +312,9 @@ def review(  # noqa: PLR0917 - a command's options
     suggestions = show_review_list(console, environment, key, limit, as_json=as_json)
     shown, notes = tabs.Tabs(client, project), Console(stderr=as_json)
     if (blind := shown.show_blind(suggestions.blind_next)) is not None:
-        notes.print(f"Tab {tabs.BLIND_TITLE!r}: {blind}", highlight=False, soft_wrap=True)
+        say(notes, f"Tab {tabs.BLIND_TITLE!r}: {blind}")
     address = shown.show([suggested.task for suggested in suggestions.tasks])
-    notes.print(f"Tab {tabs.TITLE!r}: {address}", highlight=False, soft_wrap=True)
+    say(notes, f"Tab {tabs.TITLE!r}: {address}")
 
 
 @app.command()
@@ -377,7 +373,7 @@ def accept(  # noqa: PLR0917 - a command's options
     verb = "would be accepted" if dry_run else "accepted"
     console.print(f"{count} tasks {verb}", highlight=False)
     for reason, number in left.most_common():
-        console.print(f"{number} left out: {reason}", highlight=False, soft_wrap=True)
+        say(console, f"{number} left out: {reason}")
     if count and not dry_run:
         console.print(f"Take it back with: camvo accept --project {project} --undo", highlight=False)
 

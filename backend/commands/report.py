@@ -14,7 +14,7 @@ from rich.table import Table
 
 from backend import settings
 from backend.commands.shared.certificate import share_tables
-from backend.commands.shared.output import plain_table
+from backend.commands.shared.output import plain_table, say
 from backend.commands.shared.setup import existing_ledger
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio import predictions
@@ -28,12 +28,7 @@ from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, moment, named_task, of, percent, seconds
-from backend.server.status.question_reports import (
-    LEAST_LABELS,
-    beyond_chance,
-    points,
-    replaceable,
-)
+from backend.server.status.question_reports import LEAST_LABELS, beyond_chance, points, replaceable
 from backend.server.status.report import (
     AgreementReport,
     Alert,
@@ -317,7 +312,7 @@ def _print_project(console: Console, project: ProjectReport, compared: str | Non
     for failed in project.failed:
         final = ", final" if failed.final else ""
         line = f"{of(failed.tasks, 'task')} ({failed.code}{final}): {failed.fix}"
-        console.print(f"{'no prediction':<16} {escape(line)}", highlight=False, soft_wrap=True)
+        say(console, f"{'no prediction':<16} {escape(line)}")
     for control in project.skipped:
         console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
 

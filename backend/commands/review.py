@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from sqlalchemy import Connection
 
 from backend import settings
 from backend.commands.shared import tabs
+from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError
 from backend.label_studio import payloads
@@ -28,12 +28,7 @@ from backend.learning.annotators import AnsweredQuestion, answered_questions
 from backend.learning.projects import closed_controls, project_settings
 from backend.learning.states import States
 from backend.learning.teaching import person
-from backend.ledger import (
-    Ledger,
-    Writer,
-    projects,
-    rounds,
-)
+from backend.ledger import Ledger, LedgerAccess, projects, rounds
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import JudgedRound, Reliabilities
@@ -221,14 +216,8 @@ def _full_cost(connection: Connection, project: str) -> float | None:
 
 async def _doubting(ledger: Ledger, project: str, settings: Settings) -> Doubting:
     """Estimate the gain of further votes of models from the states in the ledger."""
-    writer = Writer(ledger)
-    try:
-        with Threads(1, "readers") as readers, Threads(1, "workers") as workers:
-            states = States(ledger, writer, readers, clock=time.time)
-            recounter = Recounter(ledger, writer, states, workers, settings, clock=time.time)
-            return await recounter.doubting(project)
-    finally:
-        writer.close()
+    with LedgerAccess.opened(ledger) as access, Threads(1, "workers") as workers:
+        return await Recounter(access, States(access), workers, settings).doubting(project)
 
 
 _MOST = 2000
@@ -453,7 +442,7 @@ def show_disputed(
         unique = list(dict.fromkeys(disputed.task for disputed in tasks))
         address = tabs.Tabs(client, number).show(unique, tabs.DISPUTED_TITLE)
         line = f"Tab {tabs.DISPUTED_TITLE!r}: {address}"
-        Console(stderr=as_json).print(line, highlight=False, soft_wrap=True)
+        say(Console(stderr=as_json), line)
 
 
 def _print(console: Console, tasks: Sequence[_DisputedTask], *, as_json: bool) -> None:
@@ -506,7 +495,7 @@ def _print_review_list(console: Console, review: _ReviewList, *, as_json: bool) 
         console.print(_table(review.tasks))
     console.print(f"{review.open} tasks have a prediction and no annotation.", highlight=False)
     for line in _about_prices(review):
-        console.print(line, highlight=False, soft_wrap=True)
+        say(console, line)
     if review.blind:
         line = f"{review.blind} more are blind for the audit. Label them in this order: "
         console.print(line + ", ".join(map(str, review.blind_next)), highlight=False)

@@ -18,6 +18,7 @@ from backend.annotation.job import Job
 from backend.commands.bulk.process import annotation_process, ledger_to_read
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import say
 from backend.commands.shared.setup import environment_with, quiet_logs
 from backend.datasets.sources import open_source
 from backend.datasets.tasks import DatasetTask
@@ -132,15 +133,15 @@ def print_task(console: Console, found: InspectedTask, name: str) -> None:
     for label in found.labels:
         votes = ", ".join(f"{model} {vote or '–'}" for model, vote in label.votes.items())
         said = "" if label.human is None else f"; people say {label.human}"
-        _say(console, f"{label.question}: {label.label}, score {label.score:.2f}{said}\n  votes: {votes}")
+        _print(console, f"{label.question}: {label.label}, score {label.score:.2f}{said}\n  votes: {votes}")
     if found.problem is not None:
-        _say(console, found.problem)
+        _print(console, found.problem)
     for prompt in found.prompts:
         _print_prompt(console, prompt)
     if found.answers:
         console.rule("answers")
     elif found.problem is None:
-        _say(console, "\nNo model was asked about this task yet.")
+        _print(console, "\nNo model was asked about this task yet.")
     for answer in found.answers:
         _print_answer(console, answer)
 
@@ -150,7 +151,7 @@ def _print_prompt(console: Console, prompt: ShownPrompt) -> None:
     console.rule(f"to {escape(models)}" + (", with other tasks" if prompt.together else ""))
     for message in prompt.messages:
         console.print(f"[bold]{escape(message.role)}[/]")
-        _say(console, message.text)
+        _print(console, message.text)
 
 
 def _print_answer(console: Console, answer: ShownAnswer) -> None:
@@ -160,18 +161,17 @@ def _print_answer(console: Console, answer: ShownAnswer) -> None:
         facts.append(f"to {answer.sent}")
     if answer.shared:
         facts.append("bought for another task with the same prompt")
-    console.print(
+    say(
+        console,
         f"[bold]{escape(answer.model)}[/]: {escape(votes or answer.code or '')}  [dim]{'  '.join(facts)}[/]",
-        highlight=False,
-        soft_wrap=True,
     )
     if answer.content is not None:
-        _say(console, answer.content)
+        _print(console, answer.content)
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     """Print a text as it is, but for characters that would steer the terminal."""
     harmless = (
         sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text
     )
-    console.print("".join(harmless), highlight=False, markup=False, soft_wrap=True)
+    say(console, "".join(harmless), markup=False)

@@ -20,6 +20,7 @@ from backend.commands.shared.arguments import (
     refuse,
     with_groups,
 )
+from backend.commands.shared.output import say
 from backend.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def teach(
     from backend.commands.teach import teach_file  # noqa: PLC0415 - keeps the help fast
 
     tally = teach_file(source, config, annotator)
-    Console().print(tally.summary(), highlight=False, soft_wrap=True)
+    say(Console(), tally.summary())
 
 
 @app.command("try")
@@ -383,8 +384,7 @@ def refine(  # noqa: PLR0917 - a command's options
         typer.Option("--adopt", metavar="PATH", help="Ask nobody: write this text into the project."),
     ] = None,
     take_back: Annotated[
-        bool,
-        typer.Option("--take-back", help="Ask nobody: write an earlier text of the project into it."),
+        bool, typer.Option("--take-back", help="Ask nobody: write an earlier text of the project into it.")
     ] = False,
     text: Annotated[
         str | None,
@@ -392,8 +392,7 @@ def refine(  # noqa: PLR0917 - a command's options
     ] = None,
     budget: arguments.Budget = None,
     yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Spend what the quote says, or change the project's text."),
+        bool, typer.Option("--yes", help="Spend what the quote says, or change the project's text.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -441,18 +440,12 @@ def relabel(  # noqa: PLR0917 - a command's options
     split: Annotated[
         list[str] | None,
         typer.Option(
-            "--split",
-            metavar="OLD=A,B",
-            help="A label becomes several; its tasks are asked again.",
+            "--split", metavar="OLD=A,B", help="A label becomes several; its tasks are asked again."
         ),
     ] = None,
     add: Annotated[
         list[str] | None,
-        typer.Option(
-            "--add",
-            metavar="NEW=A,B",
-            help="A label is new; tasks of A and B may get it.",
-        ),
+        typer.Option("--add", metavar="NEW=A,B", help="A label is new; tasks of A and B may get it."),
     ] = None,
     below: Annotated[
         float | None,

@@ -30,26 +30,20 @@ from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
-from backend.ledger import Ledger, Writer, projects
+from backend.ledger import Ledger, LedgerAccess, projects
 from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
 from backend.ledger.projects import Project
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
 from backend.settings import Settings
-from backend.threads import Threads
 from camvo.errors import CamvoError
 
 
 def _fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Callable[[], float]) -> None:
     """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks."""
-    writer = Writer(ledger)
-    try:
-        with Threads(1, "readers") as readers:
-            fits = ReliabilityFits(ledger, writer, readers, settings, clock)
-            asyncio.run(fits.fit_if_due(project))
-    finally:
-        writer.close()
+    with LedgerAccess.opened(ledger, clock) as access:
+        asyncio.run(ReliabilityFits(access, settings).fit_if_due(project))
 
 
 _FIRST, _NAMES = 10**9, 9 * 10**9
@@ -255,11 +249,7 @@ class TeachTally:
 
 
 def teach_file(
-    path: Path,
-    config: Path | None,
-    annotator: str | None = None,
-    *,
-    clock: Callable[[], float] = time.time,
+    path: Path, config: Path | None, annotator: str | None = None, *, clock: Callable[[], float] = time.time
 ) -> TeachTally:
     """Take the labels of a file, and weigh those of several annotators by how often each is right."""
     environment = environment_with(config)

@@ -74,9 +74,7 @@ def _answer_error(url: str, path: str, response: httpx.Response | None = None) -
         )
     if response.is_redirect:
         return LabelStudioError(
-            f"the server redirects to {response.headers.get('location')}",
-            where=where,
-            fix="use that one",
+            f"the server redirects to {response.headers.get('location')}", where=where, fix="use that one"
         )
     try:
         body = response.json()

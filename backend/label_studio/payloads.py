@@ -28,18 +28,30 @@ _ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
 """``<id>.<created_at in unix seconds>``; label-studio-ml's server sends the bare id."""
 
 
-class SetupRequest(BaseModel):
-    """POST /setup. ``access_token`` is not read: it is useless where legacy tokens are disabled."""
-
+class _Body(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
+
+class _ProjectBody(_Body):
     project: _ProjectKey
+
+
+class _TasksBody(_ProjectBody):
+    """Tasks stay raw, so that a malformed one costs the others nothing."""
+
+    label_config: str
+    tasks: list[Any]
+
+
+class SetupRequest(_ProjectBody):
+    """POST /setup. ``access_token`` is not read: it is useless where legacy tokens are disabled."""
+
     extra_params: Any = None
     label_config: str | None = Field(default=None, alias="schema")
     hostname: str | None = None
 
 
-class JobTerms(BaseModel):
+class JobTerms(_Body):
     """What the job of ``camvo predict`` may cost over all its runs.
 
     Attributes:
@@ -48,8 +60,6 @@ class JobTerms(BaseModel):
         everyone: whether every model is asked, as in a pilot.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
     """
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     usd: _Dollars | None = None
     aim_usd: _Dollars | None = None
@@ -62,7 +72,7 @@ class JobTerms(BaseModel):
         return Purse("job", self.usd)
 
 
-class _PredictParams(BaseModel):
+class _PredictParams(_Body):
     """``params`` of ``/predict``. Label Studio sends more, and of these only the context (docs/http.md).
 
     Attributes:
@@ -73,8 +83,6 @@ class _PredictParams(BaseModel):
         instructions: the project's labelling instructions as plain text.
         job: the job that the tasks belong to, and what it may cost; ``None`` for none.
     """
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     context: Any = None
     again: StrictBool = False
@@ -89,20 +97,15 @@ class _PredictParams(BaseModel):
         return self.context is not None
 
 
-class PredictRequest(BaseModel):
-    """POST /predict. Tasks stay raw, so that a malformed one does not cost the others their predictions."""
+class PredictRequest(_TasksBody):
+    """POST /predict."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    project: _ProjectKey
-    label_config: str
-    tasks: list[Any]
     params: Annotated[_PredictParams, BeforeValidator(lambda sent: {} if sent is None else sent)] = (
         _PredictParams()
     )
 
 
-class QuoteRequest(BaseModel):
+class QuoteRequest(_TasksBody):
     """POST /quote: count some tasks, or make the quote of what was counted.
 
     Attributes:
@@ -111,24 +114,15 @@ class QuoteRequest(BaseModel):
         instructions: the project's labelling instructions as plain text; ``None`` if they are not said.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    project: _ProjectKey
-    label_config: str
-    tasks: list[Any]
     counted: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] | None = None
     instructions: str | None = None
 
 
-class RecountRequest(BaseModel):
+class RecountRequest(_ProjectBody):
     """POST /recount: count a project's kept votes again."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    project: _ProjectKey
-
-
-class DoubtsRequest(BaseModel):
+class DoubtsRequest(_ProjectBody):
     """POST /doubts: find the tasks on which further votes are worth most.
 
     Attributes:
@@ -136,14 +130,11 @@ class DoubtsRequest(BaseModel):
         most: the most tasks.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    project: _ProjectKey
     usd: _Dollars
     most: Annotated[int, Field(gt=0, le=10_000)] = 200
 
 
-class AskMoreRequest(BaseModel):
+class AskMoreRequest(_TasksBody):
     """POST /ask_more: ask models that these tasks' rounds left out.
 
     Attributes:
@@ -151,16 +142,11 @@ class AskMoreRequest(BaseModel):
         least: the right labels that a dollar for another vote must gain.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    project: _ProjectKey
-    label_config: str
-    tasks: list[Any]
     usd: _Dollars
     least: Annotated[float, Field(ge=1e-12, allow_inf_nan=False)]
 
 
-class CompleteRequest(BaseModel):
+class CompleteRequest(_TasksBody):
     """POST /complete: ask for the votes that these tasks' rounds lack.
 
     Attributes:
@@ -168,11 +154,6 @@ class CompleteRequest(BaseModel):
         further: whether the account is that of further votes; otherwise it is that of the job.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    project: _ProjectKey
-    label_config: str
-    tasks: list[Any]
     usd: _Dollars | None = None
     further: bool = False
 
@@ -182,12 +163,9 @@ class CompleteRequest(BaseModel):
         return Purse("further" if self.further else "job", self.usd)
 
 
-class DeliveredRequest(BaseModel):
+class DeliveredRequest(_ProjectBody):
     """POST /recounted: Label Studio shows these tasks' labels by the countings up to ``through``."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    project: _ProjectKey
     tasks: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(max_length=10_000)
     through: Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -273,7 +251,6 @@ class WebhookEvent:
         process stops between two parts, the next START_TRAINING catches up with the rest.
 
         Args:
-            event: the self.
             size: the largest number of annotations or tasks in one part.
         """
         longest = max(len(self.annotations), len(self.annotation_ids), len(self.task_ids), 1)

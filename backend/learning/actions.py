@@ -9,20 +9,60 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy import Connection
 
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, TaskError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent
 from backend.label_studio.predictions import annotations_in
-from backend.learning import examples, teaching
+from backend.learning import teaching
+from backend.learning.examples import label_texts
 from backend.learning.projects import project_settings, remember_project
 from backend.learning.teaching import correct_rewards
-from backend.ledger import Ledger, Writer, deletions, human_annotations, projects
+from backend.ledger import LedgerAccess, deletions, human_annotations, projects
 from backend.ledger.human_annotations import Annotation, Annotations, Withdrawal, is_withdrawn
+from backend.ledger.learning_data import ExampleTexts
 from backend.ledger.rounds import AcceptedTasks, ProjectRounds
-from backend.questions import LabelConfig, parse_label_config
+from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
+from backend.questions.label_config import question_hash
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
+
+
+def _keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig, settings: Settings) -> None:
+    """Keep the texts of the event's tasks that have a human label, if the project wants examples.
+
+    If the project does not want examples, all its texts are deleted.
+    """
+    project = event.project_key
+    if not settings.few_shot:
+        ExampleTexts(connection, project).forget_all()
+        return
+    for task in event.data:
+        if _forget_texts(connection, project, task) or projects.is_deleted(connection, project, task):
+            continue
+        for question in config.questions:
+            if label_texts(question) is not None:
+                _keep(connection, event, task, question)
+
+
+def _forget_texts(connection: Connection, project: str, task: int) -> bool:
+    """Delete a task's texts if none of its annotations teaches; return whether that is the case."""
+    annotations = Annotations(connection, project).of_task(task)
+    if any(annotation.teaches for annotation in annotations):
+        return False
+    ExampleTexts(connection, project).forget([task])
+    return True
+
+
+def _keep(connection: Connection, event: WebhookEvent, task: int, question: ConfigQuestion) -> None:
+    try:
+        task_question = question.about(event.data[task])
+    except TaskError:
+        return
+    if not task_question.images:
+        text_hash = question_hash(task_question.texts)
+        ExampleTexts(connection, event.project_key).store(task, question.name, text_hash, task_question.texts)
+
 
 _log = structlog.get_logger(__name__)
 
@@ -117,7 +157,7 @@ def _annotated(
         heard = _as_machine_label(connection, annotation) if annotation.teaches else annotation
         if human_annotations.store(connection, heard, now) and task is not None:
             teaching.correct_rewards(connection, event.project_key, task, settings, now)
-    examples.keep_texts(connection, event, answers.config, settings)
+    _keep_texts(connection, event, answers.config, settings)
 
 
 def _as_machine_label(connection: Connection, annotation: Annotation) -> Annotation:
@@ -136,7 +176,7 @@ def _annotations_deleted(
     """ANNOTATIONS_DELETED, which carries ids only, and label-studio-ml's ANNOTATION_DELETED."""
     for task in Annotations(connection, event.project_key).delete(event.annotation_ids, now):
         teaching.correct_rewards(connection, event.project_key, task, settings, now)
-        examples.forget_texts(connection, event.project_key, task)
+        _forget_texts(connection, event.project_key, task)
 
 
 def _tasks_deleted(
@@ -231,11 +271,9 @@ ACTIONS: Mapping[str, _Action] = {
 class CatchUp:
     """A training step that fetches the annotations which the ledger lacks."""
 
-    ledger: Ledger
-    writer: Writer
+    access: LedgerAccess
     settings: Settings
     environment: Environment
-    clock: Callable[[], float]
 
     async def __call__(self, event: WebhookEvent) -> None:
         """Learn all annotations of the event's project, and unlearn the deleted ones.
@@ -265,7 +303,9 @@ class CatchUp:
     async def _learn(self, client: Client, number: int, event: WebhookEvent) -> tuple[int, int]:
         """Apply the differences; return the number of annotations, and of known ones that were deleted."""
         # Read before the first page: annotations learnt later from a webhook may be missing in the pages.
-        known = await asyncio.to_thread(self._known, event.project_key)
+        known = await self.access.read_once(
+            lambda connection: Annotations(connection, event.project_key).ids()
+        )
         listed: set[int] = set()
         pages = client.pages(number, annotated=True)
         while (page := await asyncio.to_thread(next, pages, None)) is not None:
@@ -279,12 +319,8 @@ class CatchUp:
 
     async def _apply(self, event: WebhookEvent) -> None:
         for part in parts(event):
-            apply = await asyncio.to_thread(prepare_event, part, self.settings, self.clock)
-            await self.writer.persist(apply)
-
-    def _known(self, project: str) -> frozenset[int]:
-        with self.ledger.read() as connection:
-            return Annotations(connection, project).ids()
+            apply = await asyncio.to_thread(prepare_event, part, self.settings, self.access.clock)
+            await self.access.writer.persist(apply)
 
 
 def _deleted(client: Client, numbers: Sequence[int]) -> list[int]:

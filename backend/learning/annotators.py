@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import structlog
 from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.teaching import aggregation_of, answering, correct_rewards, person, weigh
-from backend.ledger import Ledger, Writer, learning_data
-from backend.ledger.database import writer as outages
+from backend.ledger import LedgerAccess, learning_data
+from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.learning_data import JudgedRound, LearningRounds, Reliabilities, StoredReliabilities
 from backend.ledger.reports import QuestionSums
@@ -133,8 +132,6 @@ _FIRST: Final = 10
 _NEWS: Final = 1e-6
 """A fit is stored if the accuracy of anybody differs by more than rounding."""
 
-_T = TypeVar("_T")
-
 _log = structlog.get_logger(__name__)
 
 
@@ -142,11 +139,8 @@ _log = structlog.get_logger(__name__)
 class ReliabilityFits:
     """Fits and applies the reliabilities of a project's annotators. Used from one event loop only."""
 
-    ledger: Ledger
-    writer: Writer
-    readers: Executor
+    access: LedgerAccess
     settings: Settings
-    clock: Callable[[], float]
 
     async def __call__(self, event: WebhookEvent) -> None:
         """Fit again, as a training step; a failure of the ledger is logged."""
@@ -163,16 +157,15 @@ class ReliabilityFits:
 
     async def _store_news(self, project: str) -> bool:
         """Fit, and store what has changed; return whether all of it was stored."""
-        news = await self._read(partial(_news, project, self.clock()))
-        return all([await self.writer.persist(fit.store) for fit in news])
+        news = await self.access.read(partial(_news, project, self.access.clock()))
+        return all([await self.access.writer.persist(fit.store) for fit in news])
 
     async def apply(self, project: str) -> None:
         """Correct every task whose human label differs by the latest fits, unless that is done already."""
-        for fit, tasks in await self._read(partial(_to_correct, project)):
-            for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
-                portion = tasks[start : start + _TASKS_PER_TRANSACTION]
-                await self.writer.persist(partial(self._correct, project, portion))
-            await self.writer.persist(fit.set_applied)
+        for fit, tasks in await self.access.read(partial(_to_correct, project)):
+            for portion in portions(tasks, _TASKS_PER_TRANSACTION):
+                await self.access.writer.persist(partial(self._correct, project, portion))
+            await self.access.writer.persist(fit.set_applied)
             _log.info(
                 "reliabilities_fitted",
                 project=project,
@@ -193,18 +186,15 @@ class ReliabilityFits:
 
     async def annotations(self, project: str) -> tuple[int, int]:
         """How many annotations of a project may teach now, and how many did at its latest fit."""
-        return await self._read(partial(_counts, project))
+        return await self.access.read(partial(_counts, project))
 
     async def unapplied(self) -> list[str]:
         """The projects with a fit that is not applied to all tasks, because a process stopped."""
-        return await self._read(learning_data.unapplied)
-
-    async def _read(self, function: Callable[[Connection], _T]) -> _T:
-        return await outages.read(self.ledger, self.readers, function)
+        return await self.access.read(learning_data.unapplied)
 
     def _correct(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
         for task in tasks:
-            correct_rewards(connection, project, task, self.settings, self.clock())
+            correct_rewards(connection, project, task, self.settings, self.access.clock())
 
 
 def _counts(project: str, connection: Connection) -> tuple[int, int]:

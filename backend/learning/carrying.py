@@ -26,6 +26,7 @@ from backend.learning.teaching import (
 )
 from backend.ledger import Writer, carried, events, human_annotations, rounds
 from backend.ledger.carried import CarriedRounds, CarryProgress, copy_votes, votes_of
+from backend.ledger.database.statements import portions
 from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.projects import Scheme, Schemes
@@ -75,8 +76,8 @@ def corrections(project: str, tasks: Sequence[int], settings: Settings, now: flo
         for task in some:
             correct_rewards(connection, project, task, settings, now)
 
-    for start in range(0, len(tasks), _TASKS):
-        yield partial(correct, tasks[start : start + _TASKS])
+    for some in portions(tasks, _TASKS):
+        yield partial(correct, some)
 
 
 _MOST_PRIOR: Final = 500
@@ -96,8 +97,7 @@ def carry_prior(connection: Connection, project: str, scheme: Scheme, source: st
         return 0
     found = ledger.latest_rounds(control, source, _MOST_PRIOR)
     old: dict[int, Round] = {}
-    for start in range(0, len(found), _PORTION):
-        some = found[start : start + _PORTION]
+    for some in portions(found, _PORTION):
         old |= rounds.find_by_id(connection, [event.round_id for event in some if event.round_id is not None])
     new = [
         NewEvent(control=control, epoch=epoch, kind="prior", contribution=lesson.pack(), round_id=None)

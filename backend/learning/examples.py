@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection
 
-from backend.errors import TaskError
-from backend.label_studio.payloads import WebhookEvent
 from backend.learning.states import FitCache, StateKey
-from backend.ledger import Ledger, projects
+from backend.ledger import LedgerAccess
 from backend.ledger.database.writer import outlast
-from backend.ledger.human_annotations import Annotations
-from backend.ledger.learning_data import ExampleTexts, LabelledTask, LearningRounds
+from backend.ledger.learning_data import LabelledTask, LearningRounds
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import RoundKey
-from backend.questions import ConfigQuestion, LabelConfig
+from backend.questions import ConfigQuestion
 from backend.questions.controls import OneOf
-from backend.questions.label_config import question_hash
-from backend.settings import Settings
 from camvo.scores.reviews import ExampleTrial
 from camvo.typing import Array
 
@@ -74,10 +67,10 @@ class LabelledTasks:
 class Examples:
     """The labelled tasks of each question. Used from one event loop only."""
 
-    def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
-        self._ledger = ledger
+    def __init__(self, access: LedgerAccess) -> None:
+        self._ledger = access.ledger
         self._cache: FitCache[LabelledTasks] = FitCache(
-            readers, clock=clock, most=_MOST, failure="examples_not_read"
+            access.readers, clock=access.clock, most=_MOST, failure="examples_not_read"
         )
 
     async def current(self, key: StateKey) -> LabelledTasks:
@@ -103,39 +96,3 @@ def label_texts(question: ConfigQuestion) -> dict[str, str] | None:
     if not isinstance(question.control, OneOf):
         return None
     return {label.value: label.text for label in question.control.labels}
-
-
-def keep_texts(connection: Connection, event: WebhookEvent, config: LabelConfig, settings: Settings) -> None:
-    """Keep the texts of the event's tasks that have a human label, if the project wants examples.
-
-    If the project does not want examples, all its texts are deleted.
-    """
-    project = event.project_key
-    if not settings.few_shot:
-        ExampleTexts(connection, project).forget_all()
-        return
-    for task in event.data:
-        if forget_texts(connection, project, task) or projects.is_deleted(connection, project, task):
-            continue
-        for question in config.questions:
-            if label_texts(question) is not None:
-                _keep(connection, event, task, question)
-
-
-def forget_texts(connection: Connection, project: str, task: int) -> bool:
-    """Delete a task's texts if none of its annotations teaches; return whether that is the case."""
-    annotations = Annotations(connection, project).of_task(task)
-    if any(annotation.teaches for annotation in annotations):
-        return False
-    ExampleTexts(connection, project).forget([task])
-    return True
-
-
-def _keep(connection: Connection, event: WebhookEvent, task: int, question: ConfigQuestion) -> None:
-    try:
-        task_question = question.about(event.data[task])
-    except TaskError:
-        return
-    if not task_question.images:
-        text_hash = question_hash(task_question.texts)
-        ExampleTexts(connection, event.project_key).store(task, question.name, text_hash, task_question.texts)

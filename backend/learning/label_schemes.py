@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -23,8 +22,7 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.carrying import Carrying, Transactions, carry_prior, run_each_with
-from backend.ledger import Ledger, Writer, carried
-from backend.ledger.database import writer as outages
+from backend.ledger import LedgerAccess, carried
 from backend.ledger.decided import DecidedTask, JudgedTwice, asked_by_score, judged_twice
 from backend.ledger.projects import Scheme, Schemes, latest_of
 from backend.models.embedder import Embedder
@@ -294,11 +292,7 @@ def _but_instructions(question: ConfigQuestion) -> str:
 
 
 def _made(
-    carried: Mapping[str, Relabelling],
-    history: Sequence[Scheme],
-    asked: Asked,
-    now: float,
-    fates: LabelFates,
+    carried: Mapping[str, Relabelling], history: Sequence[Scheme], asked: Asked, now: float, fates: LabelFates
 ) -> list[tuple[Scheme, Relabelling]]:
     questions, latest = {question.name: question for question in asked.config.questions}, latest_of(history)
     made: list[tuple[Scheme, Relabelling]] = []
@@ -499,16 +493,8 @@ def _begun(project: str, new: Sequence[Scheme], priors: Mapping[str, str]) -> Tr
 class LabelSchemes:
     """Carries rounds over when a project's label config changes. Used from one event loop only."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        writer: Writer,
-        readers: Executor,
-        embedder: Embedder,
-        clock: Callable[[], float],
-    ) -> None:
-        self._ledger, self._writer, self._readers = ledger, writer, readers
-        self._embedder, self._clock = embedder, clock
+    def __init__(self, access: LedgerAccess, embedder: Embedder) -> None:
+        self._access, self._embedder = access, embedder
         self._settled: dict[str, Asked] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -521,20 +507,18 @@ class LabelSchemes:
         if self._settled.get(project) == asked:
             return config
         async with self._turns[project]:
-            found = await outages.read(
-                self._ledger,
-                self._readers,
-                lambda connection: transition(connection, project, asked, self._clock()),
+            found = await self._access.read(
+                lambda connection: transition(connection, project, asked, self._access.clock())
             )
             if found.open:
                 return found.under_old_labels(config)
-            await run_each_with(begin_first(project, found), self._writer)
+            await run_each_with(begin_first(project, found), self._access.writer)
             for carrying in carryings(found, project, settings):
-                await run_each_with(carrying.transactions(), self._writer)
+                await run_each_with(carrying.transactions(), self._access.writer)
                 _log.info(
                     "rounds_carried", project=project, control=carrying.scheme.control, rounds=carrying.rounds
                 )
-            await run_each_with(begin_anew(project, found), self._writer)
+            await run_each_with(begin_anew(project, found), self._access.writer)
             self._settled[project] = asked
         return config
 

@@ -21,8 +21,7 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.learning.teaching import append_restart
-from backend.ledger import Ledger, Writer, carried, learning_data, projects
-from backend.ledger.database import writer as outages
+from backend.ledger import LedgerAccess, carried, learning_data, projects
 from backend.ledger.database.writer import outlast
 from backend.ledger.events import Base, Event, NewEvent, ProjectEvents, Snapshot, StateRecords
 from backend.ledger.learning_data import LearningRounds, ProjectLessons
@@ -87,8 +86,8 @@ class _Copy:
 class States:
     """The copies, by key. Used from one event loop only."""
 
-    def __init__(self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: _Clock) -> None:
-        self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
+    def __init__(self, access: LedgerAccess) -> None:
+        self._access = access
         self._copies: dict[StateKey, _Copy] = {}
 
     async def current(self, key: StateKey, *, dimension: int, lambda_l: float, linear: bool = True) -> State:
@@ -112,11 +111,11 @@ class States:
         async with copy.turn:
             if copy.caught_up > arrived:  # somebody began to read after this call
                 return copy.state
-            if copy.sequence == 0 or self._clock() - copy.read_at >= _IDLE:
+            if copy.sequence == 0 or self._access.clock() - copy.read_at >= _IDLE:
                 await self._restore(key, copy)
             begun = copy.begun = copy.begun + 1
             await self._catch_up(key, copy)
-            copy.read_at = self._clock()
+            copy.read_at = self._access.clock()
             while (restart := copy.state.restart_due()) is not None:
                 await self._append(key, copy, restart)
                 await self._catch_up(key, copy)
@@ -140,7 +139,7 @@ class States:
             records = StateRecords(connection, key.project, key.control, key.epoch)
             return records.snapshots(), records.base()
 
-        saved, base = await self._in_reader(stored)
+        saved, base = await self._access.read(stored)
         folded = 0 if base is None else base.sequence
         if 0 < copy.sequence >= folded:
             return
@@ -174,7 +173,7 @@ class States:
             return found, projects.last_event(connection, key.project) if more else 0
 
         while end is None or copy.sequence < end:
-            new_events, last = await self._in_reader(portion)
+            new_events, last = await self._access.read(portion)
             if new_events:
                 copy.state.add(*(Contribution.unpack(event.contribution) for event in new_events))
                 copy.sequence = new_events[-1].sequence
@@ -191,9 +190,9 @@ class States:
         _log.warning(
             "restart", project=key.project, control=key.control, kind=restart.kind, model=restart.arm
         )
-        await self._writer.persist(
+        await self._access.writer.persist(
             lambda connection: append_restart(
-                connection, *names, sequence, restart, dimension, now=self._clock()
+                connection, *names, sequence, restart, dimension, now=self._access.clock()
             )
         )
 
@@ -202,23 +201,20 @@ class States:
         rounds = copy.state.rounds
         if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
             tests, sequence, copy.reported = findings(copy.state), copy.sequence, rounds
-            await self._writer.persist(
+            await self._access.writer.persist(
                 lambda connection: learning_data.store_drift_tests(
-                    connection, key.project, key.control, key.epoch, sequence, tests, now=self._clock()
+                    connection, key.project, key.control, key.epoch, sequence, tests, now=self._access.clock()
                 )
             )
 
     async def _save(self, key: StateKey, copy: _Copy) -> None:
         data, sequence = copy.state.snapshot(), copy.sequence
         copy.snapshot = sequence
-        await self._writer.persist(
+        await self._access.writer.persist(
             lambda connection: StateRecords(connection, key.project, key.control, key.epoch).save_snapshot(
-                sequence, data, now=self._clock()
+                sequence, data, now=self._access.clock()
             )
         )
-
-    async def _in_reader(self, function: Callable[[Connection], _T]) -> _T:
-        return await outages.read(self._ledger, self._readers, function)
 
 
 def _unfolded(base: Base, empty: State) -> State:
@@ -285,11 +281,6 @@ class FitCache(Generic[_T]):
             self._under_way[key, kind] = task
             task.add_done_callback(lambda done: self._done(key, kind, done))
         return task
-
-    async def settled(self) -> None:
-        """Wait until no fit is under way."""
-        while self._under_way:
-            await asyncio.wait(list(self._under_way.values()))  # until the fits end
 
     async def _run(self, key: StateKey, fit: Callable[[], _T], kind: Hashable) -> _T:
         def timed() -> _Kept[_T]:
@@ -369,10 +360,6 @@ class Students:
             self._cache.start(key, lambda: _Taught(lessons, teach(lessons)))
         return None if latest is None else latest.student
 
-    async def settled(self) -> None:
-        """Wait until no student is being taught."""
-        await self._cache.settled()
-
 
 _MOST = 256
 """Scorers kept in memory; each takes a few kilobytes."""
@@ -388,10 +375,10 @@ class _FittedScorer:
 class Scorers:
     """The scorers, by question. Used from one event loop only."""
 
-    def __init__(self, ledger: Ledger, readers: Executor, *, clock: Callable[[], float]) -> None:
-        self._ledger = ledger
+    def __init__(self, access: LedgerAccess) -> None:
+        self._ledger = access.ledger
         self._cache: FitCache[_FittedScorer] = FitCache(
-            readers, clock=clock, most=_MOST, failure="scores_not_fitted"
+            access.readers, clock=access.clock, most=_MOST, failure="scores_not_fitted"
         )
 
     async def current(self, key: StateKey, arms: Sequence[str], labels: Sequence[str]) -> Scorer:
@@ -444,10 +431,8 @@ def question_kind(tag: str, labels: int) -> str:
 class EarlierProjects:
     """Gives states the lessons of earlier projects, and keeps theirs. Used from one event loop only."""
 
-    def __init__(
-        self, ledger: Ledger, writer: Writer, readers: Executor, *, clock: Callable[[], float]
-    ) -> None:
-        self._ledger, self._writer, self._readers, self._clock = ledger, writer, readers, clock
+    def __init__(self, access: LedgerAccess) -> None:
+        self._access = access
         self._checked: dict[StateKey, float] = {}
         self._taught: dict[StateKey, float] = {}
         self._teaching: set[asyncio.Task[None]] = set()
@@ -466,7 +451,7 @@ class EarlierProjects:
         """
         known, rounds, dimension = state.earlier, state.rounds, state.dimension
         first = key not in self._checked
-        if not first and (not known.lessons or self._clock() - self._checked[key] < _CHECK):
+        if not first and (not known.lessons or self._access.clock() - self._checked[key] < _CHECK):
             return False
         begins = rounds == 0 and not known.lessons
         if not known.lessons and not (begins and wanted):
@@ -478,16 +463,20 @@ class EarlierProjects:
             lessons = ProjectLessons(connection)
             return lessons.of_kind(kind, key.project) if begins else known.without(lessons.forgotten())
 
-        earlier = await outages.read(self._ledger, self._readers, right)
-        self._checked[key] = self._clock()
+        earlier = await self._access.read(right)
+        self._checked[key] = self._access.clock()
         if earlier == known:
             return False
         append = partial(_append, key=key, earlier=earlier, dimension=dimension, first=begins)
-        await self._writer.persist(lambda connection: append(connection, now=self._clock()))
+        await self._access.writer.persist(lambda connection: append(connection, now=self._access.clock()))
         return True
 
     def teach(self, key: StateKey, kind: str, data: FitData) -> None:
+<<<<<<< HEAD
         """Keep what the votes behind a fit teach, in the background, once they are a quarter more."""
+=======
+        """Keep what the votes behind a fit teach, in the background, once they have grown by a quarter."""
+>>>>>>> main
         if not isinstance(data, JointFitData):
             return
         rounds, taught = data.evidence.rounds, self._taught.get(key, 0.0)
@@ -497,18 +486,14 @@ class EarlierProjects:
             self._teaching.add(task)
             task.add_done_callback(self._teaching.discard)
 
-    async def settled(self) -> None:
-        """Wait until nothing is being taught."""
-        while self._teaching:
-            await asyncio.wait(list(self._teaching))  # each ends with its write
-
     async def _teach(self, key: StateKey, kind: str, data: JointFitData) -> None:
         try:
-            loop = asyncio.get_running_loop()
-            lesson = await loop.run_in_executor(self._readers, _lesson, key.project, data)
+            lesson = await self._access.in_thread(partial(_lesson, key.project, data))
             if lesson is not None:
                 store = partial(_store, key=key, kind=kind, lesson=lesson)
-                await self._writer.persist(lambda connection: store(connection, now=self._clock()))
+                await self._access.writer.persist(
+                    lambda connection: store(connection, now=self._access.clock())
+                )
         except CamvoError as error:
             _log.warning("lesson_not_stored", project=key.project, control=key.control, code=error.code)
 

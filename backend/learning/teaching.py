@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,8 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.label_studio.payloads import WebhookEvent
-from backend.ledger import Ledger, Writer, blind_tasks, projects, recounts, rounds
+from backend.ledger import LedgerAccess, blind_tasks, projects, recounts, rounds
+from backend.ledger.database.statements import portions
 from backend.ledger.events import Kind, NewEvent, ProjectEvents
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.learning_data import Reliabilities
@@ -405,23 +406,19 @@ _log = structlog.get_logger(__name__)
 class RewardCorrections:
     """A training step that makes a project's rewards agree with its annotations."""
 
-    ledger: Ledger
-    writer: Writer
+    access: LedgerAccess
     settings: Settings
-    clock: Callable[[], float]
 
     async def __call__(self, event: WebhookEvent) -> None:
         """Correct every annotated task of the event's project; a failure of the ledger is logged."""
         project = event.project_key
         try:
-            with self.ledger.read() as connection:
-                tasks = Annotations(connection, project).tasks()
-            for start in range(0, len(tasks), _TASKS_PER_TRANSACTION):
-                portion = tasks[start : start + _TASKS_PER_TRANSACTION]
-                await self.writer.persist(functools.partial(self._correct, project, portion))
+            tasks = await self.access.read_once(lambda connection: Annotations(connection, project).tasks())
+            for portion in portions(tasks, _TASKS_PER_TRANSACTION):
+                await self.access.writer.persist(functools.partial(self._correct, project, portion))
         except LedgerError as error:
             _log.error("review_failed", project=project, code=error.code, reason=str(error))
 
     def _correct(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
         for task in tasks:
-            correct_rewards(connection, project, task, self.settings, self.clock())
+            correct_rewards(connection, project, task, self.settings, self.access.clock())

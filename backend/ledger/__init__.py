@@ -12,9 +12,9 @@ seconds, and the caller passes the current time as ``now``.
 from __future__ import annotations
 
 from backend.ledger.database.database import Ledger
-from backend.ledger.database.writer import Writer
+from backend.ledger.database.writer import LedgerAccess, Writer
 
-__all__ = ["Ledger", "Writer", "migrate"]
+__all__ = ["Ledger", "LedgerAccess", "Writer", "migrate"]
 
 
 def migrate(url: str) -> str:

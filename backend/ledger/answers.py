@@ -40,7 +40,7 @@ from backend.errors import Usage
 from backend.ledger import money, projects
 from backend.ledger.database import tables
 from backend.ledger.database.database import Ledger, file_of
-from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now
+from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now, portions
 from backend.ledger.money import CallCost, from_picodollars, to_picodollars
 from backend.ledger.rounds import RoundKey
 
@@ -100,8 +100,8 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
     """Return the stored answers by key; keys without an answer are absent."""
     unique_keys = list(dict.fromkeys(keys))
     answers: dict[str, StoredAnswer] = {}
-    for start in range(0, len(unique_keys), _KEYS_PER_QUERY):
-        for row in connection.execute(_FIND, {"keys": unique_keys[start : start + _KEYS_PER_QUERY]}):
+    for some in portions(unique_keys, _KEYS_PER_QUERY):
+        for row in connection.execute(_FIND, {"keys": some}):
             values = dict(row._mapping)
             values |= {"cost": from_picodollars(row.cost), "confidences": row.confidences or {}}
             answers[row.key] = StoredAnswer(**values)

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
 
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, by_project, insert_or_replace, now
+from backend.ledger.database.statements import among, by_project, insert_or_replace, now, portions
 from backend.ledger.money import from_picodollars, to_picodollars
 
 _jobs = tables.batch_jobs
@@ -292,8 +292,8 @@ class Lines:
         """Return the lines by key; keys without a line are absent."""
         unique = list(dict.fromkeys(keys))
         found: dict[str, BatchLine] = {}
-        for start in range(0, len(unique), _KEYS_PER_QUERY):
-            rows = self.connection.execute(_FIND_LINES, {"keys": unique[start : start + _KEYS_PER_QUERY]})
+        for some in portions(unique, _KEYS_PER_QUERY):
+            rows = self.connection.execute(_FIND_LINES, {"keys": some})
             found |= {row.key: BatchLine(**row._mapping) for row in rows}
         return found
 
@@ -387,8 +387,8 @@ class Lines:
             .group_by(_lines.c.job, _lines.c.state)
         )
         sums: dict[str, dict[str, tuple[int, int]]] = {job: {} for job in jobs}
-        for start in range(0, len(jobs), _KEYS_PER_QUERY):
-            for row in self.connection.execute(query, {"jobs": [*jobs[start : start + _KEYS_PER_QUERY]]}):
+        for some in portions(jobs, _KEYS_PER_QUERY):
+            for row in self.connection.execute(query, {"jobs": [*some]}):
                 sums[row.job][row.state] = (row.lines, int(row.cost or 0))
         return sums
 

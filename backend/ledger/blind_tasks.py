@@ -246,12 +246,7 @@ class BlindQueues:
         return self.all().get((control, epoch), BlindQueue())
 
     def recounted(
-        self,
-        control: str,
-        epoch: str,
-        *,
-        number: int,
-        results: Mapping[int, tuple[str, float]],
+        self, control: str, epoch: str, *, number: int, results: Mapping[int, tuple[str, float]]
     ) -> list[int]:
         """Begin a queue for the labels of a new counting, with every task after the run of the last queue.
 

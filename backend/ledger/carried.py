@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, or_, select, up
 
 from backend.ledger.blind_tasks import counting_hash
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert_new, insert_or_replace
+from backend.ledger.database.statements import among, insert_new, insert_or_replace, portions
 from backend.ledger.rounds import add_votes
 
 _rounds, _votes, _carryings = tables.rounds.c, tables.votes, tables.carryings
@@ -145,8 +145,8 @@ class CarriedRounds:
     def _beside(self, table: Table, pairs: Mapping[int, int]) -> Iterator[_Row]:
         """The rows of a table that are of old rounds, as rows of the new ones."""
         old = list(pairs)
-        for start in range(0, len(old), _PORTION):
-            some = among(self.connection.dialect, table.c.round_id, old[start : start + _PORTION])
+        for rounds in portions(old, _PORTION):
+            some = among(self.connection.dialect, table.c.round_id, rounds)
             for row in self.connection.execute(select(table).where(some)).all():
                 yield {**row._mapping, "round_id": pairs[row.round_id]}
 

@@ -12,9 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
 
-from backend.ledger import (
-    answers,
-)
+from backend.ledger import answers
 from backend.ledger.batches import ENDED, Lines
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables

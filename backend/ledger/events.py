@@ -215,12 +215,7 @@ class ProjectEvents:
         return numbers
 
     def after(
-        self,
-        sequence: int,
-        *,
-        control: str | None = None,
-        epoch: str | None = None,
-        limit: int = 1000,
+        self, sequence: int, *, control: str | None = None, epoch: str | None = None, limit: int = 1000
     ) -> list[Event]:
         """Return the first ``limit`` events after number ``sequence``, in order.
 

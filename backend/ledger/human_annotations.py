@@ -10,18 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    bindparam,
-    case,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, func, insert, or_, select, update
 
 from backend.ledger import projects
 from backend.ledger.database import tables
@@ -228,10 +217,7 @@ def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
     A skipped task counts as annotated; a task whose annotations are all withdrawn or deleted does not.
     """
     annotated = select(_table.c.task).where(
-        _table.c.project == project,
-        ~_table.c.deleted,
-        ~_table.c.withdrawn,
-        _table.c.task.is_not(None),
+        _table.c.project == project, ~_table.c.deleted, ~_table.c.withdrawn, _table.c.task.is_not(None)
     )
     return task.not_in(annotated)
 

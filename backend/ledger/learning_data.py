@@ -11,18 +11,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import (
-    Connection,
-    Dialect,
-    Insert,
-    and_,
-    bindparam,
-    case,
-    delete,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Dialect, Insert, and_, bindparam, case, delete, func, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context

@@ -241,14 +241,7 @@ def recent_outcomes(connection: Connection) -> dict[tuple[str, str], list[Outcom
     gave up before it was sent, say nothing of the model and are left out.
     """
     latest = (
-        select(
-            _calls.id,
-            _calls.project,
-            _calls.model,
-            _calls.state,
-            _calls.error_code,
-            _calls.created_at,
-        )
+        select(_calls.id, _calls.project, _calls.model, _calls.state, _calls.error_code, _calls.created_at)
         .order_by(_calls.id.desc())
         .limit(_RECENT_CALLS)
         .subquery()

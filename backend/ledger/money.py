@@ -38,7 +38,7 @@ from sqlalchemy import insert as sqlalchemy_insert
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert, now
+from backend.ledger.database.statements import among, insert, now, portions
 from backend.ledger.database.writer import Writer
 from backend.telemetry import metrics
 from camvo.errors import InvalidParameterError
@@ -486,8 +486,8 @@ def unsettled(connection: Connection, calls: Collection[int]) -> set[int]:
     """Return those of the calls whose cost is not booked yet: under way, or lost."""
     ids = sorted(set(calls))
     found: set[int] = set()
-    for start in range(0, len(ids), _IDS_PER_QUERY):
-        rows = connection.execute(_CALLS, {"calls": ids[start : start + _IDS_PER_QUERY]})
+    for some in portions(ids, _IDS_PER_QUERY):
+        rows = connection.execute(_CALLS, {"calls": some})
         found |= {row.id for row in rows if row.state != "settled"}
     return found
 

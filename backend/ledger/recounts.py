@@ -269,10 +269,7 @@ class CountedRounds(QuestionRounds):
         """
         fields = (_rounds.id, _rounds.task, _rounds.votes, _rounds.label, _rounds.score)
         query = select(*fields).where(
-            self.condition,
-            ~_rounds.audit,
-            ~_rounds.pruned,
-            is_open(self.project, _rounds.task),
+            self.condition, ~_rounds.audit, ~_rounds.pruned, is_open(self.project, _rounds.task)
         )
         rows = self.connection.execute(query.order_by(_rounds.id))
         newest = {row.task: OpenRound(**row._mapping) for row in rows}
@@ -451,10 +448,7 @@ class FurtherVotes:
         query = (
             select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
             .where(
-                _rounds.project == self.project,
-                _rounds.taught_by == "human",
-                ~_rounds.audit,
-                ~_rounds.pruned,
+                _rounds.project == self.project, _rounds.taught_by == "human", ~_rounds.audit, ~_rounds.pruned
             )
             .where(_rounds.task > after)
             .order_by(_rounds.task)
@@ -649,9 +643,7 @@ class Recounts:
         heard = (
             select(func.min(_annotations.received_at))
             .where(
-                _annotations.project == self.project,
-                _annotations.task == _rounds.task,
-                ~_annotations.deleted,
+                _annotations.project == self.project, _annotations.task == _rounds.task, ~_annotations.deleted
             )
             .scalar_subquery()
         )

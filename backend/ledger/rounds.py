@@ -28,7 +28,14 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.errors import LedgerError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import TEXT, pack_context, unpack_context, unpack_text
-from backend.ledger.database.statements import among, delete_tasks, found_among, insert_new, insert_or_replace
+from backend.ledger.database.statements import (
+    among,
+    delete_tasks,
+    found_among,
+    insert_new,
+    insert_or_replace,
+    portions,
+)
 from backend.ledger.projects import Schemes, relabelled_in
 from camvo.student import Ngrams, sealed
 from camvo.typing import Array
@@ -236,8 +243,8 @@ def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundK
     rounds: dict[RoundKey, Round] = {}
     for project, project_keys in groupby(sorted(unique_keys), key=lambda key: key.project):
         tasks = sorted({key.task for key in project_keys})
-        for start in range(0, len(tasks), _ROWS_PER_QUERY):
-            values = {"of": project, "tasks": tasks[start : start + _ROWS_PER_QUERY]}
+        for some in portions(tasks, _ROWS_PER_QUERY):
+            values = {"of": project, "tasks": some}
             batch = (_round(row) for row in connection.execute(_FIND, values))
             rounds |= {round_.key: round_ for round_ in batch if round_.key in unique_keys}
     return rounds
@@ -327,10 +334,8 @@ class QuestionRounds:
         votes = select(_table.c.id, _table.c.votes).where(self.condition).order_by(_table.c.id.desc())
         asked = [row.id for row in self.connection.execute(votes) if arms <= row.votes.keys()]
         found: list[tuple[dict[str, str | None], str | None]] = []
-        for start in range(0, len(asked), _ROWS_PER_QUERY):
-            query = select(_table.c.plan, _table.c.votes, _table.c.human).where(
-                _table.c.id.in_(asked[start : start + _ROWS_PER_QUERY])
-            )
+        for some in portions(asked, _ROWS_PER_QUERY):
+            query = select(_table.c.plan, _table.c.votes, _table.c.human).where(_table.c.id.in_(some))
             found += [
                 (dict(row.votes), row.human)
                 for row in self.connection.execute(query.order_by(_table.c.id.desc()))
@@ -357,8 +362,8 @@ def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
     Pruned rounds must not be among them.
     """
     by_id: dict[int, Array] = {}
-    for start in range(0, len(ids), _ROWS_PER_QUERY):
-        query = select(_contexts).where(_contexts.c.round_id.in_(ids[start : start + _ROWS_PER_QUERY]))
+    for some in portions(ids, _ROWS_PER_QUERY):
+        query = select(_contexts).where(_contexts.c.round_id.in_(some))
         by_id |= {row.round_id: unpack_context(row.context) for row in connection.execute(query)}
     return [by_id[round_id] for round_id in ids]
 
@@ -472,8 +477,8 @@ class ProjectRounds:
             _table.c.project == self.project, _table.c.task.in_(bindparam("tasks", expanding=True))
         )
         return sum(
-            self.connection.scalars(counted, {"tasks": tasks[start : start + _ROWS_PER_QUERY]}).one()
-            for start in range(0, len(tasks), _ROWS_PER_QUERY)
+            self.connection.scalars(counted, {"tasks": some}).one()
+            for some in portions(tasks, _ROWS_PER_QUERY)
         )
 
     def count_tasks(self, epochs: Set[str] = frozenset()) -> int:

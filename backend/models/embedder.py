@@ -151,6 +151,11 @@ class _VectorCache:
 
 _BATCH = 32
 
+_ENOUGH = 16
+_GATHER = 0.2
+"""A text for which nobody hurries waits for so many others, at most that many seconds: each takes half
+the time that one alone takes."""
+
 
 class Embedder:
     """A sentence embedder, one per process, loaded on first use.
@@ -241,10 +246,14 @@ class Embedder:
         """
         return np.stack(self._rows(texts)) if texts else np.empty((0, self.dimension))
 
-    async def vector(self, text: str) -> Array:
+    async def vector(self, text: str, *, soon: bool = True) -> Array:
         """Return one text's unit vector, shape (d,), read-only.
 
         Texts that are requested during a computation share the next batch of up to 32.
+
+        Args:
+            text: the text.
+            soon: whether to begin at once; if not, the text waits a moment for others.
 
         Raises:
             EmbedderError: as for :meth:`embed`, or the embedder is closed.
@@ -255,7 +264,10 @@ class Embedder:
             raise EmbedderError("the embedder has been closed", where=self._name)
         self._enqueue([text])
         waiting = self._waiting[text]
-        self._begin()
+        if soon or len(self._waiting) >= _ENOUGH:
+            self._begin()
+        else:
+            asyncio.get_running_loop().call_later(_GATHER, self._begin_with, text)
         # a cancelled caller must not cancel the future that other callers await
         return await asyncio.shield(waiting)
 
@@ -281,6 +293,10 @@ class Embedder:
                 self._waiting[text] = asyncio.get_running_loop().create_future()
                 # asyncio would log an error that nobody waits for
                 self._waiting[text].add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _begin_with(self, text: str) -> None:
+        if text in self._waiting:
+            self._begin()
 
     def _begin(self) -> None:
         if self._waiting and (self._worker is None or self._worker.done()):

@@ -95,14 +95,14 @@ class Collector:
             yield
         finally:
             self._on_their_way -= 1
-            if self._quiet is not None:
-                self._quiet.cancel()
-            self._quiet = asyncio.get_running_loop().call_later(_QUIET, self._send_if_idle)
+            self._look_soon()
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """During the block, a task that is prepared waits for answers, so it will not enter a bin."""
         self._on_their_way -= 1
+        if self._bins:
+            self._look_soon()
         try:
             yield
         finally:
@@ -135,6 +135,11 @@ class Collector:
             self._flush(key)
         else:
             waiting.timer = loop.call_at(waiting.latest, self._flush, key)
+
+    def _look_soon(self) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self._quiet = asyncio.get_running_loop().call_later(_QUIET, self._send_if_idle)
 
     def _send_if_idle(self) -> None:
         if not self._on_their_way:

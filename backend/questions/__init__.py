@@ -23,10 +23,4 @@ from __future__ import annotations
 from backend.questions.label_config import LabelConfig, SkippedControl, parse_label_config
 from backend.questions.question import ConfigQuestion, TaskQuestion
 
-__all__ = [
-    "ConfigQuestion",
-    "LabelConfig",
-    "SkippedControl",
-    "TaskQuestion",
-    "parse_label_config",
-]
+__all__ = ["ConfigQuestion", "LabelConfig", "SkippedControl", "TaskQuestion", "parse_label_config"]

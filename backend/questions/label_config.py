@@ -4,21 +4,81 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
 from backend.errors import BadLabelConfigError
 from backend.questions.controls import TaskContent
-from backend.questions.objects import object_obstacle, question_fields, shown_keys
+from backend.questions.objects import locate_html, object_obstacle, question_fields, shown_keys, storable_text
 from backend.questions.prompts.messages import PROMPT_VERSION
-from backend.questions.question import ConfigQuestion, all_words, words_for
+from backend.questions.question import ConfigQuestion, Words
 from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
 from backend.questions.visibility import sight_of
-from backend.questions.xml import Element, Tree, attribute, targets
+from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value, targets
 from camvo.votes.labels import has_vote_model
+
+_OBJECTS = frozenset({"text", "hypertext"})
+_ATTRIBUTES = {"list": "title", "textarea": "placeholder", "taxonomy": "placeholder"}
+
+
+@lru_cache(maxsize=4)
+def _all_words(tree: Tree) -> tuple[tuple[Element, Words], ...]:
+    """All words of a label config, hidden ones too, each with its element."""
+    found: list[tuple[Element, Words]] = []
+    for element, place in tree.places.items():
+        name = str(element.tag).lower()
+        if name in CAPTIONS or name in _OBJECTS:
+            words = shown_value(element)
+        elif name in _ATTRIBUTES:
+            words = attribute(element, _ATTRIBUTES[name]) or ""
+        else:
+            continue
+        if name == "hypertext":
+            words = locate_html(words).text
+        if re.search(r"\w", VARIABLE.sub("", words)) and not VARIABLE.fullmatch(words.strip()):
+            found.append((element, Words(place, storable_text(words).strip())))
+    return tuple(found)
+
+
+def _words_for(control: Element, tree: Tree) -> tuple[Words, ...]:
+    """Return the words that annotators read whenever they see a control, in the order of the page.
+
+    Words inside another control, such as a Header among its choices, are left out.
+    """
+    found = _words_by_control(tree)[1].get(control, ())
+    shared = _words_within(tree, sight_of(tree).restrictions(control))
+    return tuple(sorted((*shared, *found), key=lambda words: words.place)) if found else shared
+
+
+@lru_cache(maxsize=4)
+def _words_by_control(
+    tree: Tree,
+) -> tuple[tuple[tuple[Element, Words], ...], dict[Element, tuple[Words, ...]]]:
+    """The visible words outside controls, each with its element, and those inside each control."""
+    controls, sight = set(tree.controls), sight_of(tree)
+    outside: list[tuple[Element, Words]] = []
+    inside: dict[Element, tuple[Words, ...]] = {}
+    for element, words in _all_words(tree):
+        around = [each for each in (element, *element.iterancestors()) if each in controls]
+        if sight.never(element) is not None:
+            continue
+        if not around:
+            outside.append((element, words))
+        elif sight.restrictions(element) <= sight.restrictions(around[0]):
+            inside[around[0]] = (*inside.get(around[0], ()), words)
+    return tuple(outside), inside
+
+
+@lru_cache(maxsize=32)
+def _words_within(tree: Tree, restrictions: frozenset[Hashable]) -> tuple[Words, ...]:
+    """The words outside controls that are seen under the restrictions of a control."""
+    words, sight = _words_by_control(tree)[0], sight_of(tree)
+    return tuple(each for element, each in words if sight.restrictions(element) <= restrictions)
+
 
 OWN_INSTRUCTIONS: Final = "camvo_instructions"
 """The attribute of a control with instructions for its question alone."""
@@ -162,7 +222,7 @@ def _question(element: Element, tree: Tree) -> ConfigQuestion:
         instructions=attribute(element, OWN_INSTRUCTIONS),
         category=(attribute(element, "camvo_context") or "").strip() or None,
         conditions=sight_of(tree).conditions(element),
-        words=words_for(element, tree),
+        words=_words_for(element, tree),
         place=tree.places[element],
     )
 
@@ -188,7 +248,7 @@ def _page(questions: Sequence[ConfigQuestion], tree: Tree) -> tuple[PagePart, ..
     for question in questions:
         for words in question.words:
             shown.setdefault(words.place, []).append(question)
-    for element, words in all_words(tree):
+    for element, words in _all_words(tree):
         by = shown.get(words.place, [])
         why = None if by else _reason(element, tree)
         parts.append(

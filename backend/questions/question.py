@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from backend.errors import EmptyTextError
 from backend.questions.controls import AnyOf, Control, TaskContent
-from backend.questions.objects import IMAGE, Field, in_page_order, locate_html, storable_text
+from backend.questions.objects import IMAGE, Field, in_page_order
 from backend.questions.redaction import Redactor
-from backend.questions.visibility import Condition, sight_of, visible
-from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value
+from backend.questions.visibility import Condition, visible
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.sets import read_subset
 
@@ -35,67 +33,8 @@ class Words:
     text: str
 
 
-_OBJECTS = frozenset({"text", "hypertext"})
-_ATTRIBUTES = {"list": "title", "textarea": "placeholder", "taxonomy": "placeholder"}
 _OWN = frozenset({"textarea", "taxonomy"})
 """Tags whose words are about themselves alone."""
-
-
-@lru_cache(maxsize=4)
-def all_words(tree: Tree) -> Sequence[tuple[Element, Words]]:
-    """Return all words of a label config, hidden ones too, each with its element."""
-    return tuple(_all_words(tree))
-
-
-def _all_words(tree: Tree) -> Iterator[tuple[Element, Words]]:
-    for element, place in tree.places.items():
-        name = str(element.tag).lower()
-        if name in CAPTIONS or name in _OBJECTS:
-            words = shown_value(element)
-        elif name in _ATTRIBUTES:
-            words = attribute(element, _ATTRIBUTES[name]) or ""
-        else:
-            continue
-        if name == "hypertext":
-            words = locate_html(words).text
-        if re.search(r"\w", VARIABLE.sub("", words)) and not VARIABLE.fullmatch(words.strip()):
-            yield element, Words(place, storable_text(words).strip())
-
-
-def words_for(control: Element, tree: Tree) -> tuple[Words, ...]:
-    """Return the words that annotators read whenever they see a control, in the order of the page.
-
-    Words inside another control, such as a Header among its choices, are left out.
-    """
-    found = _words_by_control(tree)[1].get(control, ())
-    shared = _words_within(tree, sight_of(tree).restrictions(control))
-    return tuple(sorted((*shared, *found), key=lambda words: words.place)) if found else shared
-
-
-@lru_cache(maxsize=4)
-def _words_by_control(
-    tree: Tree,
-) -> tuple[tuple[tuple[Element, Words], ...], dict[Element, tuple[Words, ...]]]:
-    """The visible words outside controls, each with its element, and those inside each control."""
-    controls, sight = set(tree.controls), sight_of(tree)
-    outside: list[tuple[Element, Words]] = []
-    inside: dict[Element, tuple[Words, ...]] = {}
-    for element, words in all_words(tree):
-        around = [each for each in (element, *element.iterancestors()) if each in controls]
-        if sight.never(element) is not None:
-            continue
-        if not around:
-            outside.append((element, words))
-        elif sight.restrictions(element) <= sight.restrictions(around[0]):
-            inside[around[0]] = (*inside.get(around[0], ()), words)
-    return tuple(outside), inside
-
-
-@lru_cache(maxsize=32)
-def _words_within(tree: Tree, restrictions: frozenset[Hashable]) -> tuple[Words, ...]:
-    """The words outside controls that are seen under the restrictions of a control."""
-    words, sight = _words_by_control(tree)[0], sight_of(tree)
-    return tuple(each for element, each in words if sight.restrictions(element) <= restrictions)
 
 
 @dataclass(frozen=True)

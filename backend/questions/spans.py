@@ -41,11 +41,7 @@ _LONG = 100
 
 
 class QuotedText:
-    """A text in which quotations are located.
-
-    Args:
-        text: the text.
-    """
+    """A text in which quotations are located."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -132,11 +132,7 @@ def sight_of(tree: Tree) -> _Sight:
 
 
 class _Sight:
-    """What annotators see of a label config, and when.
-
-    Args:
-        tree: the label config.
-    """
+    """What annotators see of a label config, and when."""
 
     def __init__(self, tree: Tree) -> None:
         self._controls = {str(control.get("name")): control for control in tree.controls}

@@ -136,11 +136,7 @@ read, and no model chooses among so many."""
 
 
 def _refuse_large(root: Element) -> None:
-    """Refuse a config that takes seconds to read.
-
-    Raises:
-        BadLabelConfigError: it is too large.
-    """
+    """Refuse a config that takes seconds to read."""
     elements = list(root.iter("*"))
     _refuse_more(len(elements), _MOST_ELEMENTS, "elements")
     _refuse_more(sum("name" in each.attrib for each in elements), _MOST_NAMED, "controls and objects")
@@ -149,11 +145,7 @@ def _refuse_large(root: Element) -> None:
 
 
 def _refuse_more(number: int, most: int, what: str) -> None:
-    """Refuse a label config that is too large.
-
-    Raises:
-        BadLabelConfigError: the number is larger than ``most``.
-    """
+    """Refuse a label config that is too large."""
     if number > most:
         raise BadLabelConfigError(
             f"the label config has {number:,} {what}, and at most {most:,} are read",
@@ -188,11 +180,7 @@ class Tree:
 
     @classmethod
     def parse(cls, xml: str) -> Tree:
-        """Parse a label config. The SDK decides which elements are controls and which are objects.
-
-        Raises:
-            BadLabelConfigError: it cannot be read, or is too large.
-        """
+        """Parse a label config. The SDK decides which elements are controls and which are objects."""
         _refuse_more(len(xml), _MOST_CHARACTERS, "characters")
         xml = _DECLARATION.sub("", xml)
         if "<!DOCTYPE" in xml:

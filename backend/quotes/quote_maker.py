@@ -8,19 +8,20 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import Connection
 
 from backend.annotation.job import Job, JobQuestion
 from backend.errors import TaskError
-from backend.learning.states import StateKey
 from backend.ledger import Ledger, money, rounds
+from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import from_picodollars
-from backend.ledger.rounds import Round, RoundKey
+from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from backend.questions.question import hidden_questions
 from backend.quotes.quote import (
     NONE_TO_COME,
     AskingMode,
     JobTally,
-    KnownRounds,
+    MixQuote,
     ModelQuote,
     Quote,
     QuoteEvidence,
@@ -30,9 +31,6 @@ from backend.quotes.quote import (
     label_price,
     levers,
     model_quote,
-    read_known_rounds,
-    read_labelled,
-    target_quote,
     total,
 )
 from backend.runtime import AnnotationProcess
@@ -40,11 +38,136 @@ from backend.settings import Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import FIRST, Joint
-from camvo.quotes import Forecast, documented_share, forecast
+from camvo.quotes import FEWEST, Forecast, KnownVotes, LabelledVotes, Mix, documented_share, forecast, mixes
 from camvo.state.exploration import UNASKED
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import can_stop_early
 from camvo.votes.spans import SpanVote
+
+_KNOWN_ROUNDS_MOST = 2_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _KnownRounds:
+    """Rounds that asked everyone about one question.
+
+    Attributes:
+        votes: their votes.
+        human: the position of the human label among the labels, shape (n,); −1 where there is none.
+    """
+
+    votes: KnownVotes
+    human: NDArray[np.int64]
+
+
+def _known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> _KnownRounds:
+    """Read the latest rounds on a question that asked all arms with a price by a draw."""
+    arms, names = tuple(sorted(prices)), tuple(sorted(question.options))
+    place = {label: number for number, label in enumerate(names)}
+    with ledger.read() as connection:
+        found = _rounds_on(connection, question).everyone_votes(set(arms), _KNOWN_ROUNDS_MOST)
+    rows = [[place.get(votes[arm] or "", -1) for arm in arms] for votes, _ in found]
+    return _KnownRounds(
+        KnownVotes(
+            names,
+            arms,
+            np.array([prices[arm] for arm in arms]),
+            np.array(rows, dtype=np.int64).reshape(-1, len(arms)),
+        ),
+        np.array([place.get(human or "", -1) for _, human in found], dtype=np.int64),
+    )
+
+
+_MOST: Final = 5_000
+"""The most labelled tasks that are read."""
+
+
+def _target_quote(  # noqa: PLR0917 - a job, and what is wanted of it
+    target: float,
+    known: _KnownRounds,
+    labelled: LabelledVotes,
+    policy: Joint,
+    tasks: int,
+    to_come: int,
+    everyone_usd: float,
+    label_usd: float,
+    rng: np.random.Generator,
+) -> TargetQuote:
+    """The cheapest mix that reaches a target, or what is missing to know it."""
+    count, everyone = len(labelled.human), len(known.votes.rows)
+    if not to_come:
+        return TargetQuote(target, None, count, NONE_TO_COME)
+    if everyone < FIRST:
+        missing = f"{everyone} of at least {FIRST} tasks have asked everyone; --pilot 200 asks about more"
+        return TargetQuote(target, None, count, missing)
+    if count < FEWEST:
+        missing = (
+            f"{count} of at least {FEWEST} tasks have a label of people who did not see the models'; keep"
+            " tasks blind (camvo label --blind 300, or audit in camvo.yaml) and have them labelled"
+        )
+        return TargetQuote(target, None, count, missing)
+    worth = policy.worth_in_askings(dict(zip(known.votes.arms, known.votes.prices.tolist(), strict=True)))
+    found = [
+        _in_dollars(mix, policy, tasks, everyone_usd, label_usd, target)
+        for mix in mixes(known.votes, labelled, to_come, worth, target, rng)
+    ]
+    return TargetQuote(target, min(found, key=lambda mix: (mix.usd_sure, mix.usd)), count)
+
+
+def _in_dollars(  # noqa: PLR0917 - a mix, a job, and prices
+    mix: Mix, policy: Joint, tasks: int, everyone_usd: float, label_usd: float, target: float
+) -> MixQuote:
+    models = mix.models * everyone_usd
+    labels, sure = _whole(mix.humans * tasks), _whole(mix.humans_sure * tasks)
+    setting = (
+        f"worth: {mix.times * policy.worth_of(1.0):g}"
+        if policy.worth_usd is None
+        else f"worth_usd: {mix.times * policy.worth_of(1.0):.3g}"
+    )
+    return MixQuote(
+        models_usd=models,
+        labels=labels,
+        labels_sure=sure,
+        label_usd=label_usd,
+        usd=models + labels * label_usd,
+        usd_sure=models + sure * label_usd,
+        people_alone_usd=_whole(target * tasks) * label_usd,
+        setting=None if mix.times == 1.0 else setting,
+    )
+
+
+def _rounds_on(connection: Connection, question: JobQuestion) -> QuestionRounds:
+    return QuestionRounds(connection, question.key.project, question.key.control, question.key.epoch)
+
+
+def _read_labelled(
+    connection: Connection, question: JobQuestion, known: _KnownRounds, model_of: Mapping[str, str]
+) -> LabelledVotes:
+    """Read the votes on tasks that people labelled without seeing what models said.
+
+    These are the blind tasks, and those whose form was not prefilled with a prediction.
+    """
+    place = {label: number for number, label in enumerate(known.votes.labels)}
+    shown = Annotations(connection, question.key.project).prefilled_tasks()
+    rows, human = [], []
+    for task, votes, label, blind in _rounds_on(connection, question).labelled_votes(_MOST):
+        if label not in place or (task in shown and not blind):
+            continue
+        # A packed arm and its model are one voter here, whichever of the two was asked.
+        cast = {arm: votes.get(arm, votes.get(model_of[arm], "")) for arm in known.votes.arms}
+        asked = {arm for arm in known.votes.arms if arm in votes or model_of[arm] in votes}
+        if not asked:
+            continue
+        rows.append([place.get(cast[arm] or "", -1) if arm in asked else UNASKED for arm in known.votes.arms])
+        human.append(place[label])
+    return LabelledVotes(
+        np.array(rows, dtype=np.int64).reshape(-1, len(known.votes.arms)), np.array(human, dtype=np.int64)
+    )
+
+
+def _whole(number: float) -> int:
+    return int(np.ceil(number - 1e-9))
+
 
 _SEED: Final = 16
 """A fixed seed, so that the same rounds give the same quote."""
@@ -108,19 +231,8 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
     return _PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
 
 
-def _known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> KnownRounds:
-    """The rounds on a question that asked all arms with a price."""
-    with ledger.read() as connection:
-        return read_known_rounds(connection, _state_key(question), question.options, prices)
-
-
-def _state_key(question: JobQuestion) -> StateKey:
-    """The key under which a question is learnt."""
-    return StateKey(question.key.project, question.key.control, question.key.epoch)
-
-
 def _forecast(
-    worth: float, known: Sequence[KnownRounds], to_come: int, progress: Callable[[int], object]
+    worth: float, known: Sequence[_KnownRounds], to_come: int, progress: Callable[[int], object]
 ) -> _PolicyShare:
     """The forecasts of all questions as one.
 
@@ -139,7 +251,7 @@ def _forecast(
     return _PolicyShare(together, _evidence(forecasts[0], known[0]), asked)
 
 
-def _evidence(one: Forecast, known: KnownRounds) -> QuoteEvidence:
+def _evidence(one: Forecast, known: _KnownRounds) -> QuoteEvidence:
     """What the rounds of the first question say of labels."""
     labelled = np.flatnonzero(known.human >= 0)
     rounds = len(known.human)
@@ -150,7 +262,7 @@ def _evidence(one: Forecast, known: KnownRounds) -> QuoteEvidence:
     return QuoteEvidence(rounds, one.agreement, len(labelled), Range(low, high, float(right)))
 
 
-def _right(one: Forecast, number: int, known: KnownRounds, labelled: NDArray[np.int64]) -> float:
+def _right(one: Forecast, number: int, known: _KnownRounds, labelled: NDArray[np.int64]) -> float:
     """The share of the labels that are right, by the plan at the end of one replay."""
     rows, fit = known.votes.canonical[labelled], one.fits[number]
     asked = known.votes.planned(fit, rows, one.worth)
@@ -279,10 +391,10 @@ class QuoteMaker:
         known = _known_rounds(ledger, questions[0], prices)
         with ledger.read() as connection:
             price = label_price(connection, self._project, settings.humans)
-            labelled = read_labelled(connection, _state_key(questions[0]), known, model_of)
+            labelled = _read_labelled(connection, questions[0], known, model_of)
         if price is None:
             return TargetQuote(target, None, unknown="set humans: {price: 0.12} in camvo.yaml")
-        return target_quote(
+        return _target_quote(
             target,
             known,
             labelled,

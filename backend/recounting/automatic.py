@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
@@ -23,11 +22,10 @@ from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent, parse_task
 from backend.learning.projects import project_settings
-from backend.ledger import Ledger, Writer, projects
+from backend.ledger import LedgerAccess, projects
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.claims import ProjectClaims
 from backend.ledger.database.statements import now
-from backend.ledger.database.writer import read_once
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.recounts import FELT, Look, Recounts
 from backend.questions import LabelConfig, parse_label_config
@@ -62,15 +60,13 @@ class Delivery:
     def __init__(
         self,
         *,
-        ledger: Ledger,
-        writer: Writer,
+        access: LedgerAccess,
         annotator: Annotator,
-        readers: Executor,
         settings: Settings,
         environment: Environment,
         share: float = _SHARE,
     ) -> None:
-        self._ledger, self._writer, self._annotator, self._readers = ledger, writer, annotator, readers
+        self._access, self._annotator = access, annotator
         self._settings, self._environment, self._share = settings, environment, share
 
     @property
@@ -96,14 +92,14 @@ class Delivery:
         target: _Target | None = None
         replaced = last = 0
         while await go_on():
-            tasks, through = await read_once(
-                self._ledger, self._readers, partial(_next_to_deliver, project=project, last=last)
+            tasks, through = await self._access.read_once(
+                partial(_next_to_deliver, project=project, last=last)
             )
             if not tasks:
                 break
             target = target or await self._target(project)
             changed, settled = await self._replace(target, project, tasks)
-            await self._writer.persist(
+            await self._access.writer.persist(
                 partial(_note_delivered, project=project, tasks=settled, through=through)
             )
             replaced, last = replaced + changed, tasks[-1]
@@ -121,10 +117,8 @@ class Delivery:
             )
         client = await asyncio.to_thread(Client, url, key)
         payload = await asyncio.to_thread(client.project_by_key, project)
-        settings = await read_once(
-            self._ledger,
-            self._readers,
-            lambda connection: project_settings(projects.get(connection, project), self._settings)[0],
+        settings = await self._access.read_once(
+            lambda connection: project_settings(projects.get(connection, project), self._settings)[0]
         )
         return _Target(client, payload["id"], parse_label_config(payload["label_config"]), settings)
 
@@ -166,8 +160,6 @@ def _next_to_deliver(connection: Connection, project: str, last: int) -> tuple[l
 def _note_delivered(connection: Connection, project: str, tasks: Sequence[int], through: int) -> None:
     Recounts(connection, project).set_delivered(tasks, through)
 
-
-_Read = TypeVar("_Read")
 
 _LABELS, _SCORES = 0.01, 0.05
 """A recount is worth it above this share of changed labels, or this mean change of the scores.
@@ -228,17 +220,16 @@ class AutomaticRecounts:
 
     def __init__(
         self,
-        ledger: Ledger,
-        writer: Writer,
+        access: LedgerAccess,
         recounter: Recounter,
         delivery: Delivery,
         settings: Settings,
         *,
         pause: float = _PAUSE,
     ) -> None:
-        self._ledger, self._writer, self._recounter, self._delivery = ledger, writer, recounter, delivery
+        self._access, self._recounter, self._delivery = access, recounter, delivery
         self._by_itself, self._pause = settings.recount and delivery.possible, pause
-        self._claims = ProjectClaims(writer, "recount", _LEASE)
+        self._claims = ProjectClaims(access.writer, "recount", _LEASE)
         self._resting: dict[str, float] = {}
 
     @property
@@ -251,7 +242,7 @@ class AutomaticRecounts:
         while True:
             await asyncio.sleep(self._pause)
             try:
-                for project in await asyncio.to_thread(self._due):
+                for project in await self._access.read_once(self._due):
                     if self._resting.get(project, 0.0) <= time.monotonic():
                         await self.tend(project)
             except Stopped:
@@ -292,10 +283,10 @@ class AutomaticRecounts:
             await self._claims.release(project)
 
     async def _look(self, project: str) -> None:
-        if not await asyncio.to_thread(self._read, lambda connection: _is_due(connection, project)):
+        if not await self._access.read_once(lambda connection: _is_due(connection, project)):
             return
         found = await self._recounter.count(project)
-        answers = await asyncio.to_thread(self._read, partial(_AnswersSince.of, project=project))
+        answers = await self._access.read_once(partial(_AnswersSince.of, project=project))
         seen = _changes_much(found) or answers.would_move(found)
         by_hand = seen and (not self._stores(project) or (answers.certified and not _changes_much(found)))
         if seen and not by_hand and await self._claims.acquire(project):
@@ -313,25 +304,20 @@ class AutomaticRecounts:
             )
             Recounts(connection, project).remember_look(look)
 
-        await self._writer.persist(remember)
+        await self._access.writer.persist(remember)
 
-    def _due(self) -> list[str]:
+    def _due(self, connection: Connection) -> list[str]:
         """The projects to look at, and those with something to deliver."""
-        with self._ledger.read() as connection:
-            return [
-                stored.key
-                for stored in projects.list_all(connection)
-                if _is_due(connection, stored.key)
-                or (self._stores(stored.key) and Recounts(connection, stored.key).pending(limit=1))
-            ]
+        return [
+            stored.key
+            for stored in projects.list_all(connection)
+            if _is_due(connection, stored.key)
+            or (self._stores(stored.key) and Recounts(connection, stored.key).pending(limit=1))
+        ]
 
     def _stores(self, project: str) -> bool:
         """Whether it recounts a project automatically; a labelled file stays as it was written."""
         return self._by_itself and projects.is_of_label_studio(project)
-
-    def _read(self, function: Callable[[Connection], _Read]) -> _Read:
-        with self._ledger.read() as connection:
-            return function(connection)
 
 
 def _is_due(connection: Connection, project: str) -> bool:
@@ -341,11 +327,7 @@ def _is_due(connection: Connection, project: str) -> bool:
     them label for less than an hour, and n human labels cause at most about 2.5·ln(n / 10) further recounts.
     """
     recounted = Recounts(connection, project)
-    stored, look, at = (
-        projects.get(connection, project),
-        recounted.last_look(),
-        now(connection),
-    )
+    stored, look, at = (projects.get(connection, project), recounted.last_look(), now(connection))
     if stored is None or stored.sequence == 0:
         return False
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):

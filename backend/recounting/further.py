@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -14,26 +13,17 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.annotation.asking import Asking, Voters
-from backend.annotation.job import Job, JobQuestion, StoredContexts, TaskPrompt, write_prompt
+from backend.annotation.job import Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planner import Planner, Terms
 from backend.annotation.replies import PASSING, ModelReply
 from backend.errors import BudgetExhaustedError, TaskError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
-from backend.learning.examples import Examples
 from backend.learning.projects import project_settings
 from backend.learning.teaching import correct_rewards
-from backend.ledger import (
-    Ledger,
-    Writer,
-    money,
-    projects,
-    recounts,
-    rounds,
-)
+from backend.ledger import LedgerAccess, money, projects, recounts, rounds
 from backend.ledger.claims import ProjectClaims
-from backend.ledger.database import writer as outages
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.recounts import FurtherVote, FurtherVotes, Purpose
@@ -48,6 +38,27 @@ from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions
 from camvo.student import STUDENT
 from camvo.twins import not_voted, twins
+from camvo.typing import Array
+
+
+class _StoredContexts:
+    """The contexts that rounds hold.
+
+    Args:
+        contexts: question → its context, shape (d,).
+    """
+
+    def __init__(self, contexts: Mapping[str, Array]) -> None:
+        self._contexts = contexts
+
+    def so_far(self, question: JobQuestion) -> Array:
+        """The context, shape (d,)."""
+        return self._contexts[question.name]
+
+    async def of(self, question: JobQuestion) -> Array:
+        """The context, shape (d,); unknown if the round holds none."""
+        return self._contexts[question.name]
+
 
 _BULK = 1_000_000
 """The size of request that these calls count as: those of predictions go first."""
@@ -72,10 +83,10 @@ class _Found:
     rounds: Sequence[Round]
 
     @property
-    def contexts(self) -> StoredContexts:
+    def contexts(self) -> _StoredContexts:
         """The contexts that the rounds hold."""
         pairs = zip(self.questions, self.rounds, strict=True)
-        return StoredContexts({question.name: round_.context for question, round_ in pairs})
+        return _StoredContexts({question.name: round_.context for question, round_ in pairs})
 
     @property
     def missing(self) -> dict[str, str]:
@@ -111,20 +122,10 @@ class FurtherAsking:
     """Asks models that rounds left out. Used from one event loop only."""
 
     def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        writer: Writer,
-        readers: Executor,
-        questions: JobQuestions,
-        examples: Examples,
-        planner: Planner,
-        voters: Voters,
-        clock: Callable[[], float],
+        self, access: LedgerAccess, questions: JobQuestions, planner: Planner, voters: Voters
     ) -> None:
-        self._ledger, self._writer, self._readers = ledger, writer, readers
-        self._questions, self._examples, self._planner = questions, examples, planner
-        self._voters, self._clock = voters, clock
+        self._access, self._questions = access, questions
+        self._planner, self._voters = planner, voters
 
     async def ask_in_doubt(self, job: Job, worth_usd: float) -> _Bought:
         """Ask about a task that nobody has annotated while its policy finds a vote worth asking for.
@@ -171,8 +172,9 @@ class FurtherAsking:
         if found is None:
             return _Bought()
         prompt, known = await self._prompt(job, found), found.replies
+        request_size.set(_BULK)
         left = [arm for arm in not_voted(self._voters.expected_costs(job, prompt), known) if arm not in known]
-        replies = {**known, **await self._replies(job, prompt, dict(zip(left, left, strict=True)))}
+        replies = {**known, **await self._voters.votes(job, dict(zip(left, left, strict=True)), prompt)}
         return await self._store(job, found, known, replies, "human")
 
     async def complete(self, job: Job) -> _Bought:
@@ -193,26 +195,9 @@ class FurtherAsking:
         prompt, singly = await self._prompt(job, found), twins(job.settings.arms)
         lacking = {arm: singly.get(arm, arm) for arm in found.missing if arm in job.settings.arms}
         known = {arm: reply for arm, reply in found.replies.items() if arm not in found.missing}
-        replies = {**known, **await self._replies(job, prompt, lacking)}
-        return await self._store(job, found, known, replies, "missing")
-
-    async def _replies(self, job: Job, prompt: TaskPrompt, asked: Mapping[str, str]) -> dict[str, ModelReply]:
-        """Ask for the votes of some arms at once: arm → its reply; one that failed unexpectedly is absent."""
         request_size.set(_BULK)
-        answers = await asyncio.gather(
-            *(self._voters.vote(job, arm, prompt) for arm in asked.values()), return_exceptions=True
-        )
-        replies: dict[str, ModelReply] = {}
-        for arm, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, BudgetExhaustedError):
-                replies[arm] = ModelReply({}, 0.0, answer.code)
-            elif isinstance(answer, TaskError):
-                raise answer
-            elif isinstance(answer, BaseException):
-                _log.error("vote_failed", model=arm, task=job.task, kind=type(answer).__name__)
-            else:
-                replies[arm] = answer
-        return replies
+        replies = {**known, **await self._voters.votes(job, lacking, prompt)}
+        return await self._store(job, found, known, replies, "missing")
 
     async def _find(self, job: Job, *, annotated: bool | None) -> _Found | None:
         """The task's questions with a round; ``None`` without any, or if people have come in between.
@@ -233,7 +218,7 @@ class FurtherAsking:
             further = recounts.further_votes_of(connection, [round_.id for round_ in stored.values()])
             return _Found(asked, [_with_confidences(stored[question.key], further) for question in asked])
 
-        found = await outages.read(self._ledger, self._readers, read)
+        found = await self._access.read(read)
         if found is None or not found.questions:
             return None
         visible, _ = await self._questions.with_images(job, found.questions)
@@ -246,7 +231,7 @@ class FurtherAsking:
         return _Found([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None
 
     async def _prompt(self, job: Job, found: _Found) -> TaskPrompt:
-        return await write_prompt(job, found.questions, found.contexts, self._examples, alone=True)
+        return await self._questions.prompt(job, found.questions, found.contexts, alone=True)
 
     async def _store(
         self,
@@ -276,12 +261,12 @@ class FurtherAsking:
         def store(connection: Connection) -> None:
             if projects.is_deleted(connection, job.project, job.task):
                 return
-            FurtherVotes(connection, job.project).store(_rows(found, paid, purpose, self._clock()))
+            FurtherVotes(connection, job.project).store(_rows(found, paid, purpose, self._access.clock()))
             for round_id, arms in missing.items():
                 rounds.set_missing(connection, round_id, arms)
-            correct_rewards(connection, job.project, job.task, job.settings, self._clock())
+            correct_rewards(connection, job.project, job.task, job.settings, self._access.clock())
 
-        await self._writer.persist(store)
+        await self._access.writer.persist(store)
         return _Bought(len(paid), sum(reply.cost for reply in paid.values()), exhausted)
 
 
@@ -411,17 +396,15 @@ class Completing:
     def __init__(
         self,
         *,
-        ledger: Ledger,
-        writer: Writer,
+        access: LedgerAccess,
         further: FurtherAsking,
-        readers: Executor,
         settings: Settings,
         environment: Environment,
         pause: float = _PAUSE,
     ) -> None:
-        self._ledger, self._further, self._readers = ledger, further, readers
+        self._access, self._further = access, further
         self._settings, self._environment, self._pause = settings, environment, pause
-        self._claims = ProjectClaims(writer, "complete", _LEASE)
+        self._claims = ProjectClaims(access.writer, "complete", _LEASE)
         self._resting: dict[str, float] = {}
         self._tried: set[tuple[str, int]] = set()
         self._looked: dict[str, int] = {}
@@ -436,7 +419,7 @@ class Completing:
         while True:
             await asyncio.sleep(self._pause)
             try:
-                for stored in await outages.read_once(self._ledger, self._readers, projects.list_all):
+                for stored in await self._access.read_once(projects.list_all):
                     rests = self._resting.get(stored.key, 0.0) > time.monotonic()
                     if not rests and self._looked.get(stored.key) != stored.sequence:
                         await self.tend(stored.key)
@@ -468,9 +451,7 @@ class Completing:
     async def _complete(self, project: str) -> int:
         done = last = 0
         while await self._claims.acquire(project):
-            purse, tasks = await outages.read_once(
-                self._ledger, self._readers, partial(self._next, project, last)
-            )
+            purse, tasks = await self._access.read_once(partial(self._next, project, last))
             if not tasks:
                 break
             last = tasks[-1]
@@ -505,10 +486,8 @@ class Completing:
         url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
         if url is None or key is None:
             return []
-        settings, _ = await outages.read_once(
-            self._ledger,
-            self._readers,
-            lambda connection: project_settings(projects.get(connection, project), self._settings),
+        settings, _ = await self._access.read_once(
+            lambda connection: project_settings(projects.get(connection, project), self._settings)
         )
         client = await asyncio.to_thread(Client, url, key)
         payload = await asyncio.to_thread(client.project_by_key, project)

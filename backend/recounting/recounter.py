@@ -18,7 +18,7 @@ from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
 from backend.learning.states import StateKey, States
 from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
-from backend.ledger import Ledger, Writer, projects, recounts
+from backend.ledger import Ledger, LedgerAccess, projects, recounts
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.learning_data import LearningRounds
 from backend.ledger.projects import Project
@@ -488,18 +488,9 @@ class ProjectCount:
 class Recounter:
     """Counts projects again, one at a time. Used from one event loop only."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        writer: Writer,
-        states: States,
-        workers: Executor,
-        settings: Settings,
-        *,
-        clock: Callable[[], float],
-    ) -> None:
-        self._ledger, self._writer, self._states = ledger, writer, states
-        self._workers, self._settings, self._clock = workers, settings, clock
+    def __init__(self, access: LedgerAccess, states: States, workers: Executor, settings: Settings) -> None:
+        self._access, self._states = access, states
+        self._workers, self._settings = workers, settings
         self._stopping = threading.Event()
         self._under_way: dict[str, asyncio.Task[Counting | None]] = {}
 
@@ -547,10 +538,10 @@ class Recounter:
                 found.questions,
                 reason=reason,
                 sequence=found.sequence,
-                now=self._clock(),
+                now=self._access.clock(),
             )
 
-        counting = await self._writer.persist(change)
+        counting = await self._access.writer.persist(change)
         if counting is not None:
             numbers = {"labels": counting.labels, "scores": counting.scores, "of": counting.counted}
             _log.info("recounted", project=project, number=counting.number, reason=reason, **numbers)
@@ -616,21 +607,18 @@ class Recounter:
             policy = policy_of(settings.policy, [aggregation, *aggregations])
             linear = policy.linear(aggregation)
             state = await self._states.current(
-                key,
-                dimension=first.context.shape[0],
-                lambda_l=settings.policy.lambda_l,
-                linear=linear,
+                key, dimension=first.context.shape[0], lambda_l=settings.policy.lambda_l, linear=linear
             )
             own = State.restore(state.snapshot(), linear=linear)  # the original continues to learn
             counter = _QuestionCounter(
-                self._ledger, policy, settings.arms, settings.calibrate, self._pause, tasks
+                self._access.ledger, policy, settings.arms, settings.calibrate, self._pause, tasks
             )
             await loop.run_in_executor(self._workers, function, counter, key, own)
         return stored.sequence
 
     def _first_rounds(self, project: str) -> tuple[Project | None, dict[StateKey, CountableRound]]:
         """The project, and of each question's latest epoch a round."""
-        with self._ledger.read() as connection:
+        with self._access.ledger.read() as connection:
             first_rounds = {}
             for control, epoch in sorted(ProjectRounds(connection, project).latest_epochs().items()):
                 first = CountedRounds(connection, project, control, epoch).countable(after=0, limit=1)

@@ -549,8 +549,7 @@ def _warn_if_open(environment: Environment) -> None:
     """Log at start-up if anybody can use the server, or if webhooks will be refused."""
     if environment.basic_auth_user is None:
         _log.warning(
-            "no_authentication",
-            fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS: anybody can spend your money",
+            "no_authentication", fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS: anybody can spend your money"
         )
     if environment.webhook_secret is None:
         refused = environment.basic_auth_user is not None

@@ -30,9 +30,8 @@ from backend.label_studio.payloads import START_TRAINING, JobTerms, WebhookEvent
 from backend.learning.actions import CatchUp, Training, forget_next, parts, prepare_event
 from backend.learning.annotators import ReliabilityFits, ReliabilityWatch
 from backend.learning.teaching import RewardCorrections
-from backend.ledger import Writer, money
+from backend.ledger import LedgerAccess, money
 from backend.ledger.database.statements import try_write
-from backend.ledger.database.writer import read_once
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.recounts import Counting, FurtherVotes, Recounts
 from backend.models.embedder import Embedder
@@ -60,8 +59,8 @@ _log = structlog.get_logger(__name__)
 class _Deletions:
     """Deletes the records of tasks marked as deleted, also after a restart. Used from one event loop only."""
 
-    def __init__(self, writer: Writer, settings: Settings, clock: Callable[[], float]) -> None:
-        self._writer, self._settings, self._clock = writer, settings, clock
+    def __init__(self, access: LedgerAccess, settings: Settings) -> None:
+        self._access, self._settings = access, settings
         self._marked = asyncio.Event()
 
     def wake(self) -> None:
@@ -73,7 +72,7 @@ class _Deletions:
         while True:
             self._marked.clear()
             try:
-                while await self._writer.persist(self._forget):
+                while await self._access.writer.persist(self._forget):
                     pass
             except CamvoError as error:
                 _log.error("deleted_tasks_not_forgotten", code=error.code, reason=str(error))
@@ -84,7 +83,7 @@ class _Deletions:
                 continue
 
     def _forget(self, connection: Connection) -> bool:
-        return forget_next(connection, self._settings, self._clock())
+        return forget_next(connection, self._settings, self._access.clock())
 
 
 KEPT: Final = 60.0
@@ -280,31 +279,24 @@ class Runtime:
             self._process.embedder,
             self._process.pool,
         )
-        self._writer, readers = self._process.writer, self._process.readers
+        self._access, self._writer = self._process.access, self._process.writer
         self.projects = ServedProjects(
             self.ledger, settings, write=self._write, clock=clock, pool=self.pool, environment=environment
         )
         self._trainings: set[Future[None]] = set()
         self._doubting = LastingWork[Doubts](settings.deadline)
-        self._reliability_fits = ReliabilityFits(self.ledger, self._writer, readers, settings, clock)
+        self._reliability_fits = ReliabilityFits(self._access, settings)
         self._reliabilities = ReliabilityWatch(self._reliability_fits)
         sys.setswitchinterval(_SWITCH)
         self._jobs = JobQueue(self._process.annotator, settings.concurrency, self._process.waiting)
-        self._deletions = _Deletions(self._writer, settings, clock)
+        self._deletions = _Deletions(self._access, settings)
         self.alert_watch = AlertWatch(self.ledger, self._writer, settings, environment)
         self._counting = Threads(1, "recounter")
-        self.recounter = Recounter(
-            self.ledger, self._writer, self._process.states, self._counting, settings, clock=clock
-        )
+        self.recounter = Recounter(self._access, self._process.states, self._counting, settings)
         self.quotes = _Quotes(self._process, self.projects.settings, self._counting, settings.deadline)
         self.recounts = self._make_recounts(environment)
         self.completing = Completing(
-            ledger=self.ledger,
-            writer=self._writer,
-            further=self._process.further,
-            readers=readers,
-            settings=settings,
-            environment=environment,
+            access=self._access, further=self._process.further, settings=settings, environment=environment
         )
         self._training = self._make_training(environment)
         self._process.start(
@@ -318,21 +310,19 @@ class Runtime:
 
     def _make_recounts(self, environment: Environment) -> AutomaticRecounts:
         delivery = Delivery(
-            ledger=self.ledger,
-            writer=self._writer,
+            access=self._access,
             annotator=self._process.annotator,
-            readers=self._process.readers,
             settings=self.settings,
             environment=environment,
         )
-        return AutomaticRecounts(self.ledger, self._writer, self.recounter, delivery, self.settings)
+        return AutomaticRecounts(self._access, self.recounter, delivery, self.settings)
 
     def _make_training(self, environment: Environment) -> Training:
-        ledger, writer, settings, clock = self.ledger, self._writer, self.settings, self.clock
+        access, settings = self._access, self.settings
         return Training(
             [
-                CatchUp(ledger, writer, settings, environment, clock),
-                RewardCorrections(ledger, writer, settings, clock),
+                CatchUp(access, settings, environment),
+                RewardCorrections(access, settings),
                 self._reliability_fits,
                 RecountStep(self.recounter, self.recounts),
             ]
@@ -436,10 +426,8 @@ class Runtime:
 
         async def complete() -> tuple[Portion, Counting | None]:
             portion = await self._ask(project, config, tasks, purse, self._process.further.complete)
-            completed = await read_once(
-                self.ledger,
-                self._process.readers,
-                lambda connection: FurtherVotes(connection, project).uncounted(),
+            completed = await self._access.read_once(
+                lambda connection: FurtherVotes(connection, project).uncounted()
             )
             return portion, await self.recounter.recount_tasks(project, completed)
 

@@ -127,13 +127,6 @@ class ServedProjects:
         """Store what a request for predictions says of its project, unless the ledger holds the same.
 
         A report only needs the questions, so predictions do not fail while the database is down.
-
-        Args:
-            request: the request.
-            config: its label config.
-
-        Returns:
-            The settings of the project.
         """
         project = request.project
         said = request.params
@@ -155,11 +148,7 @@ class ServedProjects:
             self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
 
     def remember_instructions(self, project: str, instructions: str) -> None:
-        """Store a project's labelling instructions, unless the ledger holds the same.
-
-        Raises:
-            ConfigError: a model has no room for them; the ledger keeps those before.
-        """
+        """Store a project's labelling instructions, unless the ledger holds the same."""
         columns = {"instructions": instructions}
         with self._ledger.read() as connection:
             stored = projects.get(connection, project)
@@ -187,9 +176,6 @@ class ServedProjects:
 
         Its ``/predict`` does not have them, and prompts without them would be paid for twice. Failures are
         logged, and the project is predicted without.
-
-        Returns:
-            Whether they are stored now.
         """
         stored = self._latest.get(project)
         if stored is not None and stored.instructions is not None:
@@ -211,11 +197,7 @@ class ServedProjects:
         return True
 
     def remember(
-        self,
-        project: str,
-        extra_params: Any,
-        label_config: str | None = None,
-        hostname: str | None = None,
+        self, project: str, extra_params: Any, label_config: str | None = None, hostname: str | None = None
     ) -> None:
         """Store what ``/setup`` says: a project's ``extra_params`` and config, and Label Studio's address."""
         own = self._settings.for_project(extra_params)

@@ -214,9 +214,7 @@ class Settings(BaseModel):
         for position, name in enumerate(names):
             if name in names[:position]:
                 raise mistake(
-                    f"models[{position}].name",
-                    f"{name!r} is used twice",
-                    "give each model a unique name",
+                    f"models[{position}].name", f"{name!r} is used twice", "give each model a unique name"
                 )
         for position, name in enumerate(names):
             if (model := model_of(name)) in names:

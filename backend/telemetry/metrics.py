@@ -53,10 +53,7 @@ feedback_refused = Counter(
 )
 requests = Counter("camvo_requests", "HTTP requests, by endpoint and status.", ["endpoint", "status"])
 tasks_under_way = Gauge(
-    "camvo_tasks_under_way",
-    "Tasks being processed or waiting.",
-    ["project"],
-    multiprocess_mode="livesum",
+    "camvo_tasks_under_way", "Tasks being processed or waiting.", ["project"], multiprocess_mode="livesum"
 )
 unsettled_answers = Gauge(
     "camvo_unsettled_answers",

@@ -112,11 +112,7 @@ def configure(endpoint: str | None, *, content: bool = False) -> None:
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-        from opentelemetry.sdk.resources import (  # noqa: PLC0415
-            SERVICE_NAME,
-            OTELResourceDetector,
-            Resource,
-        )
+        from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource  # noqa: PLC0415
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError:
@@ -165,10 +161,7 @@ def task(project: str, number: int) -> AbstractContextManager[_TraceSpan]:
     """The root span of a task's trace."""
     link = _request.get()
     return _span(
-        PREDICT,
-        {PROJECT: project, TASK: number},
-        kind="server",
-        links=() if link is None else (link,),
+        PREDICT, {PROJECT: project, TASK: number}, kind="server", links=() if link is None else (link,)
     )
 
 

@@ -209,11 +209,7 @@ def _fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
         shared = (temper @ on_decoy * drawn + 2.0) / (temper @ (cast - right) + 5.0)
         easiest = np.argsort(-accuracy.mean(axis=0), kind="stable")
         model = Kinds(
-            accuracy[:, easiest],
-            np.clip(shared, 0.001, 0.999)[easiest],
-            share[easiest],
-            labels,
-            temper,
+            accuracy[:, easiest], np.clip(shared, 0.001, 0.999)[easiest], share[easiest], labels, temper
         )
     return model
 
@@ -308,9 +304,7 @@ def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: floa
         posterior = model.kinds_and_labels(np.delete(rows, taught, axis=1))
         number = np.minimum(rows[:, taught], posterior.shape[1] - 1)
         agreed = np.where(
-            (rows[:, taught] < posterior.shape[1] - 1)[:, None],
-            posterior[np.arange(len(rows)), number],
-            0.0,
+            (rows[:, taught] < posterior.shape[1] - 1)[:, None], posterior[np.arange(len(rows)), number], 0.0
         )
         accuracy = _accuracy(counts[:, None] * agreed, counts[:, None] * posterior.sum(axis=1))
     else:

@@ -219,11 +219,7 @@ class RareLabels:
 
     @classmethod
     def fit(
-        cls,
-        evidence: PatternCounts,
-        arms: tuple[str, ...],
-        labels: tuple[str, ...],
-        common: tuple[str, ...],
+        cls, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...], common: tuple[str, ...]
     ) -> RareLabels:
         """Fit the labels that are not common to the rounds that asked all arms."""
         rounds = _NamedRounds.of(evidence, arms, labels)

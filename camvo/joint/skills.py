@@ -305,7 +305,7 @@ class ContextSkills:
     def fit(
         cls, model: TwoCoins | Kinds, latest: LatestContexts, arms: tuple[str, ...], labels: Sequence[str]
     ) -> ContextSkills | None:
-        """Fit skills by context; ``None`` unless they predict held-out votes better by 3 standard errors."""
+        """Fit skills by context; ``None`` unless they predict held-out votes surely better."""
         rows, contexts = _rows(latest, arms, labels)
         components = _Components.of(contexts) if len(rows) >= _FEWEST_ROUNDS else None
         if components is None:

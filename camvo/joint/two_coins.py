@@ -102,14 +102,18 @@ class TwoCoins:
 
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
         """The probability of each label, shape (P, 2), and the log-probability of the votes, shape (P,)."""
-        voted = [(rows == label) * self.temper for label in range(2)]
-        first, second = (
-            np.log(self.share[..., label])
-            + self._evidence(voted[label], voted[1 - label], self.accuracy[..., label])
-            for label in range(2)
-        )
+        first, second = self._joint(rows, self._evidence)
         evidence = np.logaddexp(first, second)
         return np.exp(np.stack((first, second), axis=1) - evidence[:, None]), evidence
+
+    def _joint(self, rows: Rows, evidence: Callable[[Array, Array, Array], Array]) -> list[Array]:
+        """The log-probability of each label and the votes."""
+        voted = [(rows == label) * self.temper for label in range(2)]
+        return [
+            np.log(self.share[..., label])
+            + evidence(voted[label], voted[1 - label], self.accuracy[..., label])
+            for label in range(2)
+        ]
 
     def _evidence(self, right: Array, wrong: Array, accuracy: Array) -> Array:
         """The log-probability of right and wrong votes, each shape (P, K), shape (P,).
@@ -131,16 +135,7 @@ class TwoCoins:
 
     def likelier(self, rows: Rows, counts: Array) -> TwoCoins:
         """The model after one step of EM in which neither the labels nor the ease of the items are known."""
-        voted = [(rows == label) * self.temper for label in range(2)]
-        logs = np.stack(
-            [
-                np.log(self.share[label])
-                + self._evidence_by_ease(voted[label], voted[1 - label], self.accuracy[:, label])
-                + _LOG_WEIGHT
-                for label in range(2)
-            ],
-            axis=1,
-        )
+        logs = np.stack(self._joint(rows, self._evidence_by_ease), axis=1) + _LOG_WEIGHT
         weight = counts[:, None, None] * softmax(logs, axis=(1, 2))
         right, wrong = _right_and_wrong(rows, weight)
         accuracy = _accuracies(right, wrong, partial(_by_ease, _Ease.of(self.difficulty)))

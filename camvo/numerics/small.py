@@ -85,11 +85,6 @@ EPSILON = 1e-6
 """The paper's ε: the smallest variance, and the smallest distance of a probability from 0 and 1."""
 
 
-def clip(value: float) -> float:
-    """Clip an estimate to [0, 1], so that it is a probability."""
-    return 0.0 if value <= 0.0 else 1.0 if value >= 1.0 else value
-
-
 def upper_bound(successes: Array | float, trials: Array | float, level: float) -> Array:
     """The one-sided upper Clopper–Pearson bound of a proportion, in the shape of the arguments.
 

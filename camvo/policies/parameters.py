@@ -200,9 +200,6 @@ class EnsembleParameters:
         """Check the declared parameters.
 
         A mapping becomes a :class:`ByLabel`, which can be hashed.
-
-        Raises:
-            InvalidParameterError: a parameter is out of its range.
         """
         policy: Any = type(self)  # mypy does not take a type for hashable
         for name, parameter in _declared(policy).items():
@@ -243,9 +240,7 @@ class CaMVoParameters(EnsembleParameters):
     confidence: Annotated[
         Literal["beta", "exact", "copula"],
         Parameter(
-            help="How camvo computes a subset's confidence.",
-            in_settings=("beta", "exact"),
-            per_project=False,
+            help="How camvo computes a subset's confidence.", in_settings=("beta", "exact"), per_project=False
         ),
     ] = "beta"
 
@@ -297,11 +292,7 @@ class JointParameters(EnsembleParameters):
     ] = None
 
     def __post_init__(self) -> None:
-        """Check the parameters, and those that exclude one another.
-
-        Raises:
-            InvalidParameterError: a parameter is out of its range, or two of them contradict.
-        """
+        """Check the parameters, and those that exclude one another."""
         super().__post_init__()
         if found := contradiction(self.worth, self.worth_usd, self.recall, self.agreement):
             raise InvalidParameterError(" ".join(found[:2]))
@@ -334,9 +325,5 @@ class OneModelParameters(EnsembleParameters):
     ] = 200
 
 
-CLASSES: Final[tuple[type[EnsembleParameters], ...]] = (
-    CaMVoParameters,
-    JointParameters,
-    OneModelParameters,
-)
+CLASSES: Final[tuple[type[EnsembleParameters], ...]] = (CaMVoParameters, JointParameters, OneModelParameters)
 """All classes of parameters."""

@@ -404,10 +404,6 @@ def estimate(
     """Score every arm on one question of one task; the parameters are those of :class:`Scoring`.
 
     Without ``linear`` every q is ½ with width 0, and what is believed of an arm is its μ.
-
-    Raises:
-        InvalidParameterError: the context does not fit the state or is not finite, or there is nothing to
-            decide (no label, fewer than two items to rank).
     """
     state = observation.state
     if linear:

@@ -153,9 +153,6 @@ class LookaheadState(State):
         """Announce the contexts, shape (d,) each, that will be scored next: these same objects, unchanged.
 
         The state holds K·m·d numbers for them until it scores a context that was not announced.
-
-        Raises:
-            InvalidParameterError: a context does not have shape (d,) or is not finite.
         """
         self._announced = _AnnouncedContexts(contexts, self.dimension)
 
@@ -165,12 +162,7 @@ class LookaheadState(State):
         return q[0], widths[0]
 
     def score_window(self, arms: Sequence[str], contexts: Sequence[Array]) -> tuple[Array, Array]:
-        """The estimates and widths of :meth:`State.score` for m contexts, shape (m, K) each.
-
-        Raises:
-            InvalidParameterError: a context does not have shape (d,) or is not finite, or the state keeps no
-                linear models.
-        """
+        """The estimates and widths of :meth:`State.score` for m contexts, shape (m, K) each."""
         if not self.linear:
             raise InvalidParameterError(NOT_LINEAR)
         announced = self._announced

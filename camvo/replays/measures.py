@@ -197,11 +197,7 @@ class ClairvoyantBound:
 
 
 def clairvoyant_bound(
-    votes: NDArray[np.int64],
-    weights: Array,
-    costs: Array,
-    answers: NDArray[np.int64],
-    count: int,
+    votes: NDArray[np.int64], weights: Array, costs: Array, answers: NDArray[np.int64], count: int
 ) -> ClairvoyantBound | None:
     """The bound for policies that ask the cheapest model first; ``None`` if no item has an answer.
 

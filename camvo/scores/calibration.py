@@ -74,9 +74,6 @@ def fit_calibration(scores: ArrayLike, right: ArrayLike) -> Calibration:
 
     A score in [0, 1] was fixed before a human saw the label; ``right`` is the label's reward by the human's
     answer. The same labels in the same order give the same map.
-
-    Raises:
-        InvalidParameterError: the shapes differ, or a value is outside [0, 1].
     """
     s, r = np.asarray(scores, dtype=np.float64), np.asarray(right, dtype=np.float64)
     if s.ndim != 1 or s.shape != r.shape or not (_inside(s) and _inside(r)):

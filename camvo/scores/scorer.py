@@ -297,11 +297,7 @@ class Panel:
         return cls(tuple(arms), seats, (_PRIOR_SLIP,) * len(seats), _PRIOR_DOUBT, _PRIOR_SPREAD)
 
     def chances(self, votes: NDArray[np.int64], labels: int) -> Array:
-        """The probability of each label in n rounds, shape (n, M), given votes, (n, K), −1 for no vote.
-
-        Raises:
-            InvalidParameterError: the votes have another shape, or a vote is outside the label set.
-        """
+        """The probability of each label in n rounds, shape (n, M), given votes, (n, K), −1 for no vote."""
         _check_panel_votes(votes, self.arms, labels)
         if labels == 1:
             return np.ones((len(votes), 1))
@@ -316,11 +312,7 @@ class Panel:
         return np.asarray(chances / chances.sum(axis=1, keepdims=True), dtype=np.float64)
 
     def posterior(self, votes: Mapping[str, str], labels: Sequence[str]) -> dict[str, float]:
-        """:meth:`chances` of one round, label → probability. Arms that the panel does not know are ignored.
-
-        Raises:
-            InvalidParameterError: a vote is outside the label set.
-        """
+        """:meth:`chances` of one round, label → probability; arms unknown to the panel are ignored."""
         for arm, vote in votes.items():
             if vote not in labels:
                 raise InvalidParameterError(f"the vote of {arm!r} is outside the label set")

@@ -22,9 +22,15 @@ from scipy.linalg.lapack import dpotrf
 from scipy.special import expit, logit, psi, zeta
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.small import EPSILON, clip
+from camvo.numerics.small import EPSILON
 from camvo.state.contribution import Change
 from camvo.typing import Array
+
+
+def _clip(value: float) -> float:
+    """Clip an estimate to [0, 1], so that it is a probability."""
+    return 0.0 if value <= 0.0 else 1.0 if value >= 1.0 else value
+
 
 EstimatorName: TypeAlias = Literal["moments", "mle"]
 """How the Beta parameters are estimated: by the method of moments, or by maximum likelihood."""
@@ -120,7 +126,7 @@ class _ClassSums:
     def add(self, q: float, weight: float) -> None:
         """Add ``weight`` observations of the estimate ``q``; a negative weight withdraws them."""
         self._densities.clear()
-        q = clip(q)
+        q = _clip(q)
         inside = _inside(q)
         self.n += weight
         self.q += weight * q
@@ -439,7 +445,7 @@ class Arm:
         mu = self.mu
         if mu is None:
             return NEWCOMER
-        return float(self.rewards), mu, clip(mu), *self.mixture.evidence(estimator)
+        return float(self.rewards), mu, _clip(mu), *self.mixture.evidence(estimator)
 
     def learn(self, lessons: Sequence[tuple[Array, Change]]) -> None:
         """Apply changes (Algorithm 1, lines 17–21). A reward that replaces another leaves A unchanged.

@@ -25,15 +25,6 @@ def test_every_error_has_its_own_code():
     assert all(re.fullmatch(r"[a-z_]+", code) for code in codes)
 
 
-def test_the_drawn_tree_is_the_tree():
-    parents, drawn = {0: "CamvoError"}, {}
-    for bars, name in re.findall(r"^    ((?:│   |    )*)[├└]── (\w+)", errors.__doc__, flags=re.MULTILINE):
-        depth = len(bars) // 4 + 1
-        drawn[name], parents[depth] = parents[depth - 1], name
-    real = {error.__name__: error.__mro__[1].__name__ for error in CLASSES if error is not CamvoError}
-    assert drawn == real
-
-
 @pytest.mark.parametrize(
     ("details", "text"),
     [

@@ -22,7 +22,7 @@ def _plant(runtime: Runtime, thread: str) -> None:
     process = runtime._process
     pools = {
         "recounter": runtime._counting,
-        "ledger-reader": process.readers,
+        "ledger-reader": process.access.readers,
         "camvo-embedder": process.embedder._executor,
         "camvo-worker": process.thread.loop.workers,
     }

@@ -92,7 +92,7 @@ class HashedTexts:
     def embed(self, texts: Sequence[str]) -> Array:
         return np.array([self._row(text) for text in texts]).reshape(-1, self.dimension)
 
-    async def vector(self, text: str) -> Array:
+    async def vector(self, text: str, *, soon: bool = True) -> Array:
         return self._row(text)
 
     def expect(self, texts: Sequence[str], *, soon: bool = True) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import Future, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import structlog
 from rich.console import Console
@@ -23,6 +23,7 @@ from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError, TaskError
+from backend.label_studio.client import Client
 from backend.learning.projects import project_settings
 from backend.learning.teaching import answering, person
 from backend.ledger import projects
@@ -40,23 +41,15 @@ _HTML: Final = (".html", ".htm")
 _log = structlog.get_logger(__name__)
 
 
-@contextmanager
-def opened(
-    source: Path | int,
-    options: LabelOptions,
-    environment: Environment,
-    label_studio: str | None,
-    *,
-    asking: bool = True,
-) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
-    """The jobs and tasks of a file, or of the project of Label Studio with this number."""
-    if isinstance(source, int):
-        client = backend_client.label_studio_client(label_studio, environment)
-        with opened_project(client, source, options, environment, asking=asking) as found:
-            yield found
-    else:
-        with opened_file(source, options, environment, asking=asking) as found:
-            yield found
+Source: TypeAlias = Path | tuple[Client, int]
+"""A file, or the client of a Label Studio and the number of a project there."""
+
+
+def source_of(source: Path | int, environment: Environment, label_studio: str | None) -> Source:
+    """A file, or the project of Label Studio with this number."""
+    if isinstance(source, Path):
+        return source
+    return backend_client.label_studio_client(label_studio, environment), source
 
 
 @contextmanager
@@ -67,44 +60,32 @@ def opened_on_terminal(
     label_studio: str | None,
     *,
     as_json: bool = False,
-    asking: bool = True,
 ) -> Iterator[tuple[DatasetJobs, IndexedTasks, Console]]:
-    """The same for a command that people may interrupt, with its console: the other one if it prints JSON."""
+    """:func:`opened` for a command that people may interrupt, with its console: stderr if it prints JSON."""
     environment = environment_with(config)
     quiet_logs(environment)
-    with interruptible(), opened(source, options, environment, label_studio, asking=asking) as (jobs, tasks):
+    found = source_of(source, environment, label_studio)
+    with interruptible(), opened(found, options, environment) as (jobs, tasks):
         yield jobs, tasks, Console(stderr=as_json)
 
 
 @contextmanager
-def opened_file(
-    path: Path,
+def opened(
+    source: Source,
     options: LabelOptions,
     environment: Environment,
     embedder: Embedder | None = None,
     *,
     asking: bool = True,
 ) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
-    """A file's jobs and tasks."""
+    """The jobs and tasks of a file or of a project."""
     settings = settings_module.load(environment.config)
-    with open_file(path, options, settings, environment, embedder, asking=asking) as (jobs, index):
-        yield replace(jobs, purse=None, batching=None, held=NONE_HELD), index
-
-
-@contextmanager
-def opened_project(
-    client: Any,
-    number: int,
-    options: LabelOptions,
-    environment: Environment,
-    embedder: Embedder | None = None,
-    *,
-    asking: bool = True,
-) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
-    """A project's jobs and tasks."""
-    settings = settings_module.load(environment.config)
-    with open_project(client, number, options, settings, environment, embedder, asking=asking) as project:
-        yield replace(project.jobs, held=NONE_HELD), project.tasks
+    if isinstance(source, Path):
+        with open_file(source, options, settings, environment, embedder, asking=asking) as (jobs, tasks):
+            yield replace(jobs, purse=None, batching=None, held=NONE_HELD), tasks
+    else:
+        with open_project(*source, options, settings, environment, embedder, asking=asking) as project:
+            yield replace(project.jobs, held=NONE_HELD), project.tasks
 
 
 def own_text(jobs: DatasetJobs) -> str:

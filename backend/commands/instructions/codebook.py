@@ -29,10 +29,11 @@ from backend.commands.instructions.asking import (
     opened,
     peoples_label,
     read_instructions,
+    source_of,
 )
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import plain_table, progress_bar
+from backend.commands.shared.output import plain_table, progress_bar, say
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import check_writable, whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
@@ -61,7 +62,7 @@ def _change_instructions(  # noqa: PLR0917 - a change, and what it must not do
     """Show how a project's instructions change, and change them."""
     for line in unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""):
         if not line.startswith(("---", "+++", "@@")):
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
+            say(console, line, markup=False)
     if not yes:
         raise ConfigError(
             f"would change the instructions of project {number} as shown; nothing was changed",
@@ -247,18 +248,17 @@ def run_codebook(
     environment = environment_with(config)
     quiet_logs(environment)
     check_writable(wanted.out)
-    console = Console()
+    console, found = Console(), source_of(source, environment, label_studio)
     with (
         interruptible(),
         ledger_to_read(environment) as of_ledger,
-        opened(source, options, of_ledger, label_studio, asking=False) as (jobs, tasks),
+        opened(found, options, of_ledger, asking=False) as (jobs, tasks),
         progress_bar(console, "reading", tasks.tasks, transient=True) as advance,
     ):
         book = collect(jobs, tasks, wanted, advance)
     write_codebook(book, wanted, console)
-    if wanted.into_project and isinstance(source, int):
-        client = backend_client.label_studio_client(label_studio, environment)
-        write_into_project(client, source, book, console, yes=wanted.yes)
+    if wanted.into_project and not isinstance(found, Path):
+        write_into_project(*found, book, console, yes=wanted.yes)
 
 
 def collect(
@@ -386,22 +386,20 @@ def write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) ->
     """Write a codebook as Markdown, and say what is missing in it."""
     with whole_file(wanted.out) as file:
         file.write(_render("codebook.md", book).encode())
-    console.print(f"wrote {escape(str(wanted.out))}", highlight=False, soft_wrap=True)
+    say(console, f"wrote {escape(str(wanted.out))}")
     if book.unquoted:
-        console.print(
+        say(
+            console,
             f"{formats.of(book.unquoted, 'blind task')} counted and not quoted, so that models may read this"
             " codebook; --quote-blind quotes them, too",
-            highlight=False,
-            soft_wrap=True,
         )
     for entry in book.questions.values():
         undefined = [label.text for label in entry.labels.values() if not label.definition]
         if undefined:
             listed = ", ".join(undefined[:10])
-            console.print(
+            say(
+                console,
                 f"{entry.name}: no hint says what {listed} mean" + ("s" if len(undefined) == 1 else ""),
-                highlight=False,
-                soft_wrap=True,
                 markup=False,
             )
 
@@ -417,11 +415,10 @@ def write_into_project(client: Client, number: int, book: Codebook, console: Con
     new = f"{above.rstrip()}\n<p>{FOR_PEOPLE_ONLY}</p>\n{_render('codebook.html', book)}".lstrip()
     read = instructions_text(written)
     _change_instructions(client, number, written, new, read, console, yes=yes, where="--into-project")
-    console.print(
+    say(
+        console,
         f"project {number}: annotators read the codebook below the instructions; models read the same text as"
         " before, so nothing is asked again",
-        highlight=False,
-        soft_wrap=True,
     )
 
 
@@ -493,10 +490,6 @@ def adopt_text(
         console: where the change is shown.
         yes: whether it was agreed to.
         text_id: that of an earlier text; ``None`` for the latest one.
-
-    Raises:
-        ConfigError: the text cannot be read, is empty or is not known; models do not read the project's
-            instructions; the change was not agreed to; or Label Studio stores another text.
     """
     option = "--adopt" if path is not None else "--take-back"
     text = None if path is None else read_instructions(path, option)
@@ -516,12 +509,11 @@ def adopt_text(
         )
     new = _with_new_text(written, text)
     _change_instructions(client, number, written, new, text, console, yes=yes, where=option)
-    console.print(
+    say(
+        console,
         f"project {number}: the instructions are changed, which is another epoch: tasks keep their labels"
         " until models are asked again. Answers and labels that this text has got already cost nothing;"
         f" camvo quote --project {number} says what the others cost",
-        highlight=False,
-        soft_wrap=True,
     )
 
 

@@ -31,16 +31,10 @@ from backend.commands.instructions.asking import (
     price_of,
     with_text,
 )
-from backend.commands.instructions.codebook import (
-    VOTE,
-    Codebook,
-    CodebookOptions,
-    collect,
-    how_to_adopt,
-)
+from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect, how_to_adopt
 from backend.commands.instructions.trial import change, compare_texts, write_page
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import plain_table, progress_bar
+from backend.commands.shared.output import plain_table, progress_bar, say
 from backend.datasets.sinks import whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import BudgetExhaustedError, ConfigError
@@ -285,12 +279,11 @@ def _agreed(  # noqa: PLR0917 - what is asked, and of whom
         present, other = (price_of(side, judges, advance) for side in (jobs, longest))
     proposal = 0.0 if _is_stored(jobs, writer, messages) else model.ceiling(messages, PROPOSAL_SCHEMA)
     judging = present.usd + MOST_CHANGES * other.usd + _held(jobs)
-    console.print(
+    say(
+        console,
         f"a proposal by {escape(writer.partition('/')[0])}: at most {formats.dollars(proposal)};"
         f" judging up to {MOST_CHANGES} changes on {formats.of(len(judges), 'labelled task')}: at most"
         f" {formats.dollars(judging)}, less where a text is dropped early",
-        highlight=False,
-        soft_wrap=True,
     )
     agree_to(proposal + judging, options, console)
     with jobs.process.ledger.read() as connection:
@@ -327,10 +320,7 @@ class _Judging:
     """The race of the texts on tasks that did not lead to them."""
 
     def __init__(
-        self,
-        before: DatasetJobs,
-        after: Sequence[DatasetJobs],
-        annotated: Mapping[int, Sequence[Annotation]],
+        self, before: DatasetJobs, after: Sequence[DatasetJobs], annotated: Mapping[int, Sequence[Annotation]]
     ) -> None:
         self.sides = {_PRESENT: before} | {str(place): side for place, side in enumerate(after, 1)}
         self.race = Race(list(self.sides)) if after else None
@@ -467,7 +457,7 @@ def _print_refinement(console: Console, found: Refinement, source: Path | int, c
             f"  led to by: {', '.join(each.led) or 'no task that it names'}; {each.text}, {each.page}"
         )
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(console, line, markup=False)
     table = plain_table("change", "tasks", "before", "after", "difference")
     for place, each in enumerate(found.changes, 1):
         if (one := each.found) is not None:
@@ -481,4 +471,4 @@ def _print_refinement(console: Console, found: Refinement, source: Path | int, c
     else:
         number = source if isinstance(source, int) and found.in_project else None
         advice = how_to_adopt(best.text, number, config)
-    console.print(advice, highlight=False, soft_wrap=True, markup=False)
+    say(console, advice, markup=False)

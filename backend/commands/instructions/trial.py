@@ -32,7 +32,7 @@ from backend.commands.instructions.asking import (
     with_text,
 )
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import plain_table, progress_bar
+from backend.commands.shared.output import plain_table, progress_bar, say
 from backend.datasets.sinks import check_writable, whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError
@@ -315,7 +315,7 @@ def try_on(
     names = [question.name for question in jobs.config.questions]
     found = compare_texts(jobs.project, names, sample, annotated, [(one, other) for one, other in asked])
     write_page(found, trial.out)
-    console.print(f"wrote {escape(str(trial.out))}", highlight=False, soft_wrap=True)
+    say(console, f"wrote {escape(str(trial.out))}")
     return found
 
 
@@ -383,11 +383,10 @@ def _quote(sides: _Sides, sample: Sequence[DatasetTask], options: LabelOptions, 
     with progress_bar(console, "counting tokens", 2 * len(sample), transient=True) as advance:
         prices = [price_of(side, sample, advance) for side in sides]
     for name, price in zip(("present text", "new text"), prices, strict=True):
-        console.print(
+        say(
+            console,
             f"{name}: {price.answers:,} answers about {formats.of(len(sample), 'task')},"
             f" {price.missing:,} to buy for about {formats.dollars(price.usd)}",
-            highlight=False,
-            soft_wrap=True,
         )
     agree_to(prices[0].usd + prices[1].usd, options, console)
 
@@ -403,7 +402,7 @@ def _print_comparison(console: Console, found: _Comparison) -> None:
         *(f"{formats.of(number, 'vote')} missing: {code}" for code, number in found.missing.items()),
     ]
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(console, line, markup=False)
     for question in found.questions:
         table = plain_table(question.question, "before", "after", "difference", "changed")
         changed = sum(question.changed.values())
@@ -413,7 +412,7 @@ def _print_comparison(console: Console, found: _Comparison) -> None:
         for label, accuracy in question.labels.items():
             table.add_row(f"on {escape(label)}", *_cells(accuracy), "")
         console.print(table)
-        console.print(_verdict(question.vote), highlight=False, soft_wrap=True)
+        say(console, _verdict(question.vote))
 
 
 def _cells(found: Paired | None) -> tuple[str, str, str]:

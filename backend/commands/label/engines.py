@@ -22,7 +22,7 @@ from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import forget_changed_rows, print_absent, results
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import print_ending, progress_bar
+from backend.commands.shared.output import print_ending, progress_bar, say
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import PartsFolder, parquet_sink, parts_folder
 from backend.datasets.sources import open_source, pyarrow_parquet
@@ -215,10 +215,8 @@ def label_in_parts(
     with interruptible():
         counts, errors, missing = run_parts(path, folder, options, environment, console, label)
     for outcome in errors:
-        console.print(
-            f"part {outcome.part} is not labelled: {outcome.error}", highlight=False, soft_wrap=True
-        )
-    console.print(f"written to {folder.name}", highlight=False, soft_wrap=True)
+        say(console, f"part {outcome.part} is not labelled: {outcome.error}")
+    say(console, f"written to {folder.name}")
     ending = Ending.TASKS_LEFT if counts.left or errors else missing.ending
     print_ending(console, ending)
     return ending
@@ -304,7 +302,7 @@ def _gather(
                     advance(outcome.counts.rows)
         missing = spending.missing(work.settings.arms)
         lines = [counts.summary(spending.in_all()), *missing.lines()]
-        console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+        say(console, "\n".join(lines), markup=False)
     finally:
         ledger.close()
     return counts, errors, missing

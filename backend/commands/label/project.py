@@ -26,7 +26,7 @@ from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import print_ending, progress_bar
+from backend.commands.shared.output import print_ending, progress_bar, say
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import check_sink
 from backend.errors import TaskError
@@ -121,10 +121,8 @@ def _complete_and_recount(
     complete_and_count(project.jobs, untouched, console, options)
     process = project.jobs.process
     delivery = Delivery(
-        ledger=process.ledger,
-        writer=process.writer,
+        access=process.access,
         annotator=process.annotator,
-        readers=process.readers,
         settings=process.settings,
         environment=environment.model_copy(update={"label_studio_url": project.client.url}),
         share=1.0,
@@ -167,21 +165,13 @@ class _ProjectSweeps:
         tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.project.tasks.tasks
         spending = Spending(jobs.process.ledger, jobs.project)
         with progress_bar(
-            self.console,
-            "labelling",
-            tasks,
-            note=lambda done, total: spending.so_far(),
-            waiting=jobs.awaited,
+            self.console, "labelling", tasks, note=lambda done, total: spending.so_far(), waiting=jobs.awaited
         ) as advance:
             run(advance)
 
 
 def label_project(
-    number: int,
-    config: Path | None,
-    label_studio: str | None,
-    options: LabelOptions,
-    out: Path | None = None,
+    number: int, config: Path | None, label_studio: str | None, options: LabelOptions, out: Path | None = None
 ) -> Ending:
     """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:
@@ -217,12 +207,12 @@ def predict_in_process(  # noqa: PLR0917 - a project, and what a run needs
         if options.recount or options.retry_failed:
             _complete_and_recount(project, options, environment, console)
         tally.missing = spending.missing(jobs.settings.arms)
-        console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
+        say(console, tally.summary(), markup=False)
         if out is not None:
             added = added_kinds(jobs.config)
             rows, marked = results(tasks, jobs), options.spreadsheet
             write_results(out, rows, tasks.columns, added, console, for_spreadsheet=marked)
-            console.print(f"written to {out}", highlight=False, soft_wrap=True)
+            say(console, f"written to {out}")
         console.print(f"the project has cost ${spending.in_all():.4f}", highlight=False)
     print_outcome(console, environment, jobs.project)
     return tally

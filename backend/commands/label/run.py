@@ -26,17 +26,10 @@ from backend.commands.bulk.labelling import RunTally, label_tasks
 from backend.commands.bulk.predict_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
-from backend.commands.label.columns import (
-    ID,
-    PROJECT,
-    TASK,
-    added_kinds,
-    added_values,
-    label_columns,
-)
+from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import print_ending, progress_bar
+from backend.commands.shared.output import print_ending, progress_bar, say
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.sinks import (
     Kinds,
@@ -179,11 +172,10 @@ def run_label(  # noqa: PLR0917 - what a run needs
             if options.blind:
                 jobs = _with_blind_sample(jobs, dataset, index, options, console)
             elif not (jobs.settings.audit or options.sample or _has_labels(jobs)):
-                console.print(
+                say(
+                    console,
                     "no task is kept blind, so nothing can be certified later: --blind 300 in this first run"
                     " keeps a sample for people",
-                    highlight=False,
-                    soft_wrap=True,
                 )
             batching = batching_of(jobs.settings, process, everyone=options.batch)
             jobs = agreed(replace(jobs, batching=batching), tasks, options, console)
@@ -220,12 +212,11 @@ def _require_blind(jobs: DatasetJobs, options: LabelOptions) -> None:
 def print_absent(dataset: Dataset, index: Index, console: Console) -> None:
     """Say which columns a dataset lacks that the label config shows among its words."""
     if absent := dataset.absent(index.columns):
-        console.print(
+        say(
+            console,
             f"no row has {', '.join(map(repr, absent))}, which the label config shows among its words: models"
             " are shown a blank there",
-            highlight=False,
             markup=False,
-            soft_wrap=True,
         )
 
 
@@ -241,10 +232,9 @@ def _with_blind_sample(
     share = _audit_share(index, jobs.project, options.blind)
     blind = replace(jobs, settings=jobs.settings.model_copy(update={"audit": share}))
     if options.blind_file.exists():
-        console.print(
+        say(
+            console,
             f"{options.blind_file} already exists and stays as it is; move it away to have it written again",
-            highlight=False,
-            soft_wrap=True,
         )
         return blind
     chosen = (task for task in index.first_rows() if is_audit(jobs.project, task.number, share))
@@ -255,20 +245,18 @@ def _with_blind_sample(
         if stored.askable and all(round_.audit for _, round_ in stored.decided)
     ]
     if not sample:
-        console.print(
+        say(
+            console,
             f"no task can be kept blind any more: each has a label that an output showed. --name"
             f" {jobs.project}-blind begins another project, whose first run can keep some blind; answers that"
             " are paid for are not bought again",
-            highlight=False,
-            soft_wrap=True,
         )
         return blind
     _write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
-    console.print(
+    say(
+        console,
         f"{len(sample)} blind tasks written to {options.blind_file}: label them from the top, then run"
         f" camvo teach {options.blind_file}",
-        highlight=False,
-        soft_wrap=True,
     )
     return blind
 
@@ -280,8 +268,8 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)
-    console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
-    console.print(f"written to {out}", highlight=False, soft_wrap=True)
+    say(console, tally.summary(), markup=False)
+    say(console, f"written to {out}")
     print_outcome(console, environment, options.project(path))
     print_ending(console, tally.ending)
     return tally.ending
@@ -358,9 +346,7 @@ class _CountingAgain:
     def __init__(self, jobs: DatasetJobs, tasks: IndexedTasks, workers: Threads, console: Console) -> None:
         process = jobs.process
         self._jobs, self._tasks, self._process, self._console = jobs, tasks, process, console
-        self.recounter = Recounter(
-            process.ledger, process.writer, process.states, workers, jobs.settings, clock=process.clock
-        )
+        self.recounter = Recounter(process.access, process.states, workers, jobs.settings)
 
     def complete(self, purse: Purse) -> None:
         """Ask the models whose votes are missing, and decide the tasks anew that get one."""
@@ -383,7 +369,7 @@ class _CountingAgain:
         counting = self._run(self.recounter.recount_tasks(project, completed))
         labels = 0 if counting is None else counting.labels
         tally = CompletingTally(portion.tasks, portion.votes, labels, portion.exhausted)
-        self._console.print(tally.summary(len(numbers)), highlight=False, soft_wrap=True)
+        say(self._console, tally.summary(len(numbers)))
 
     def recount(self, ask_more: float | None) -> None:
         """Count the kept votes again; if asked to, ask models that were left out, and count once more."""
@@ -392,8 +378,8 @@ class _CountingAgain:
         if ask_more is not None:
             asked = self.ask(ask_more)
             self.count(counted)
-            self._console.print(asked.summary(ask_more), highlight=False, soft_wrap=True)
-        self._console.print(counted.summary().partition("\n")[0], highlight=False, soft_wrap=True)
+            say(self._console, asked.summary(ask_more))
+        say(self._console, counted.summary().partition("\n")[0])
 
     def count(self, tally: RecountTally) -> None:
         counting = self._run(self.recounter.recount(self._jobs.project, "command"))

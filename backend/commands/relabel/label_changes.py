@@ -47,24 +47,12 @@ class LabelChanges:
     anew: bool = False
 
     def fates(self, before: Mapping[str, ConfigQuestion]) -> LabelFates:
-        """Return what becomes of labels.
-
-        Args:
-            before: the questions with their labels now.
-
-        Raises:
-            ConfigError: a label is unknown or has two fates, or two labels would become one unsaid.
-        """
+        """Return what becomes of labels."""
         return _Fates(before, self).read()
 
 
 class _Fates:
-    """Reads what is to become of labels.
-
-    Args:
-        before: the questions with their labels now.
-        wanted: what is written on the command line.
-    """
+    """Reads what is to become of labels."""
 
     def __init__(self, before: Mapping[str, ConfigQuestion], wanted: LabelChanges) -> None:
         self._wanted = wanted
@@ -232,11 +220,7 @@ class CarriedTasks:
         return True
 
     def lines(self, how_to_look: str) -> Iterator[str]:
-        """What is asked about again, and its price, as sentences.
-
-        Args:
-            how_to_look: where people find the tasks whose label they gave is split.
-        """
+        """What is asked about again, and its price, as sentences."""
         if self.held:
             yield f"  {self.held:,} of these labels are of earlier instructions"
         asked = self.named + self.doubtful + self.low

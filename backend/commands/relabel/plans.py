@@ -101,11 +101,7 @@ def source_of(opened: Opened) -> str:
 
 
 def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPlan:
-    """Work out what is wanted.
-
-    Raises:
-        ConfigError: it loses a label, or is not clear.
-    """
+    """Work out what is wanted."""
     history = schemes.all()
     latest = latest_of(history)
     if not latest:
@@ -150,10 +146,7 @@ def _begun_anew(found: Transition, xml: str, opened: Opened) -> Transition:
 
 
 def _target(
-    opened: Opened,
-    wanted: LabelChanges,
-    before: Mapping[str, ConfigQuestion],
-    fates: LabelFates,
+    opened: Opened, wanted: LabelChanges, before: Mapping[str, ConfigQuestion], fates: LabelFates
 ) -> str:
     """The label config afterwards: the given one, the one that Label Studio has already, or a changed one."""
     if wanted.label_config is not None:
@@ -338,10 +331,7 @@ def _resumed(
         return None
     if found.open or {scheme.control for scheme in found.anew} & before.keys():
         return None
-    ways = [
-        *found.present,
-        *((each, _way(each, before[each.control], after[each.control])) for each in done),
-    ]
+    ways = [*found.present, *((each, _way(each, before[each.control], after[each.control])) for each in done)]
     kept = {
         scheme.control: _originals(schemes, before[scheme.control], way, kept=True) for scheme, way in ways
     }

@@ -18,6 +18,7 @@ from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.plans import Opened, RelabelPlan, lines_of, planned, source_of, taken_back
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import say
 from backend.commands.shared.setup import environment_with, existing_ledger, quiet_logs
 from backend.errors import ConfigError
 from backend.label_studio import payloads
@@ -25,12 +26,7 @@ from backend.label_studio.client import Client
 from backend.label_studio.predictions import relabelled_result
 from backend.learning.carrying import corrections, run_each
 from backend.learning.label_schemes import begin_anew, begin_first, carryings
-from backend.learning.projects import (
-    asked_questions,
-    project_settings,
-    remember_project,
-    shown_instructions,
-)
+from backend.learning.projects import asked_questions, project_settings, remember_project, shown_instructions
 from backend.ledger import projects
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes, short_name
@@ -48,11 +44,7 @@ def _unordered(value: Any) -> Any:
 
 
 def _deliver(opened: Opened, plan: RelabelPlan, console: Console) -> bool:
-    """Tell Label Studio the label config, and the new labels of its annotations.
-
-    Returns:
-        Whether Label Studio had anything to change.
-    """
+    """Tell Label Studio the label config and its annotations' new labels; return whether anything changed."""
     if opened.client is None:
         return False
     number = int(short_name(opened.stored.key))
@@ -79,18 +71,16 @@ def _deliver(opened: Opened, plan: RelabelPlan, console: Console) -> bool:
         highlight=False,
     )
     if left:
-        console.print(
+        say(
+            console,
             f"{left:,} annotations are left as they are: the ledger does not know what they say, so --undo "
             "could not bring it back",
-            highlight=False,
-            soft_wrap=True,
         )
     if any(None in scheme.labels.values() for scheme in plan.schemes):
-        console.print(
+        say(
+            console,
             "Predictions of labels that are dropped or apart again follow with: "
             f"camvo predict --project {number} --refresh",
-            highlight=False,
-            soft_wrap=True,
         )
     return plan.xml != opened.config or annotations + predictions > 0
 
@@ -195,15 +185,11 @@ def _opened(
 def relabel(
     opened: Opened, wanted: LabelChanges, console: Console, agreed: Callable[[str], bool] | None
 ) -> None:
-    """RelabelPlan the change of labels, and make it once it is agreed to.
-
-    Raises:
-        ConfigError: what is wanted loses a label, or is not clear; nothing was changed.
-    """
+    """Plan the change of labels, and make it once it is agreed to."""
     with opened.ledger.read() as connection:
         plan = planned(opened, wanted, Schemes(connection, opened.stored.key))
         for line in lines_of(opened, plan):
-            console.print(escape(line), highlight=False, soft_wrap=True)
+            say(console, escape(line))
     if agreed is None or not agreed("Go on?"):
         return
     key = opened.stored.key

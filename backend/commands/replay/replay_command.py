@@ -10,8 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
-from backend.commands.shared.arguments import OptionGroup, numbers, value_by_label, with_groups
-from camvo.policies.parameters import CLASSES, declared_by
+from backend.commands.shared.arguments import OptionGroup, numbers, with_groups
+from backend.errors import ReplayError
+from camvo.policies.parameters import CLASSES, ByLabel, declared_by
+
+
+def _value_by_label(text: str, option: str) -> float | ByLabel:
+    """Parse a finite number, or numbers by label: ``Fraud=50,default=15``.
+
+    >>> value_by_label("Fraud=50,default=15", "--worth")
+    {'Fraud': 50.0, 'default': 15.0}
+    """
+    if "=" not in text:
+        return numbers(text.replace(",", " "), option, float)[0]
+    found = ByLabel()
+    for part in text.split(","):
+        label, _, value = part.rpartition("=")
+        if not label.strip():
+            raise ReplayError(f"{part!r} names no label", where=option, fix="give e.g. Fraud=50,default=15")
+        (found[label.strip()],) = numbers(value, option, float)
+    return found
+
 
 if TYPE_CHECKING:
     from backend.commands.replay.study import ReplayStudy
@@ -44,8 +63,7 @@ class SharedOptions:
     """The options that both commands have with the same default. The help texts explain them."""
 
     lambda_l: Annotated[
-        float,
-        typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=_POLICIES),
+        float, typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=_POLICIES)
     ] = 1.0
     window: Annotated[
         int,
@@ -64,8 +82,7 @@ class SharedOptions:
         ),
     ] = False
     seed: Annotated[
-        int,
-        typer.Option(min=0, help="Seed of the first shuffle; the others count up.", rich_help_panel=RUNS),
+        int, typer.Option(min=0, help="Seed of the first shuffle; the others count up.", rich_help_panel=RUNS)
     ] = 0
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", rich_help_panel=RUNS)] = 1
     json: Annotated[
@@ -77,8 +94,7 @@ class SharedOptions:
         ),
     ] = None
     report: Annotated[
-        Path | None,
-        typer.Option(help="Draw a report into this folder.", rich_help_panel=_OUTPUT),
+        Path | None, typer.Option(help="Draw a report into this folder.", rich_help_panel=_OUTPUT)
     ] = None
 
     def study(self, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int) -> ReplayStudy:
@@ -87,7 +103,7 @@ class SharedOptions:
 
         of_labels = {name for name, each in declared_by(CLASSES).items() if each.about.by_label}
         others = {
-            name: value_by_label(str(value), f"--{name}") if name in of_labels else value
+            name: _value_by_label(str(value), f"--{name}") if name in of_labels else value
             for name, value in parameters.items()
         }
         delta, k_min, agreement = (others.pop(name) for name in ("delta", "k_min", "agreement"))

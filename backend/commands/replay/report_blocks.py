@@ -474,10 +474,7 @@ def _cumulative_cost(data: ReportData, run: ReplayRun) -> Array:
 
 
 def _lines(
-    axes: Axes,
-    data: ReportData,
-    value: Callable[[ReplayRun], Array],
-    levels: list[float],
+    axes: Axes, data: ReportData, value: Callable[[ReplayRun], Array], levels: list[float]
 ) -> list[Artist]:
     """Draw each setting's mean with a band of one standard deviation; keep ``levels`` in view."""
     handles: list[Artist] = []

@@ -25,7 +25,7 @@ from backend.commands.replay.inputs import (
 )
 from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Summary, student_note
 from backend.commands.replay.study import ReplayStudy, draw_report, verdict
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import progress_bar, say
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from backend.settings.mistakes import did_you_mean
@@ -155,9 +155,7 @@ class TableReplay:
         self.study.require_output(*([folder] if folder else []))
         if self.in_order and self.study.shuffles > 1:
             raise ReplayError(
-                "the rows of the table have only one order",
-                where="--in-order",
-                fix="leave --shuffles out",
+                "the rows of the table have only one order", where="--in-order", fix="leave --shuffles out"
             )
         file = VotesFile.read(self.votes, self.delimiter, self.context)
         prices = read_prices(self.prices, file.models, self.votes)
@@ -183,7 +181,7 @@ class TableReplay:
 
         warnings = oddities(file, [one.k_min for one in settings if one.k_min is not None])
         for warning in warnings:
-            progress.print(f"camvo: warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+            say(progress, f"camvo: warning: {warning}", markup=False)
         shuffles = {
             seed: Shuffle.draw(table.truth, seed, self.limit, self.human_labels, in_order=self.in_order)
             for seed in self.study.seeds

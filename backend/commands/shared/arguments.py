@@ -23,7 +23,6 @@ from typing import (
 import typer
 
 from backend.errors import ConfigError, ReplayError
-from camvo.policies.parameters import ByLabel
 
 if TYPE_CHECKING:
     from backend.commands.shared.options import LabelOptions
@@ -87,8 +86,7 @@ _IdColumn: TypeAlias = Annotated[
     typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
 ]
 Name: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--name", help="The project in the ledger.", show_default="the file's name"),
+    str | None, typer.Option("--name", help="The project in the ledger.", show_default="the file's name")
 ]
 Out: TypeAlias = Annotated[
     str | None,
@@ -155,12 +153,10 @@ RetryFailed: TypeAlias = Annotated[
     ),
 ]
 ProjectInstead: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--project", min=1, help="This project of Label Studio instead of a file."),
+    int | None, typer.Option("--project", min=1, help="This project of Label Studio instead of a file.")
 ]
 Batch: TypeAlias = Annotated[
-    bool,
-    typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day."),
+    bool, typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day.")
 ]
 Wait: TypeAlias = Annotated[
     bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
@@ -181,8 +177,7 @@ AskMore: TypeAlias = Annotated[
     ),
 ]
 Certificate: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
+    Path | None, typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page.")
 ]
 ShardOf: TypeAlias = Annotated[
     str | None,
@@ -215,15 +210,7 @@ class TasksOf:
     def require_one(
         self, *, of_file: Mapping[str, object] | None = None, of_project: Mapping[str, object] | None = None
     ) -> None:
-        """Check that there is either a file or a project, and no option of the other one.
-
-        Args:
-            of_file: further options that only a file has.
-            of_project: further options that only a project has.
-
-        Raises:
-            ConfigError: neither or both are given, or an option of the other one.
-        """
+        """Check that there is either a file or a project, and no option of the other one."""
         if (self.source is None) == (self.project is None):
             raise ConfigError("say what to label", where="SOURCE", fix="give a file, or --project N")
         if self.source is not None:
@@ -237,12 +224,7 @@ class TasksOf:
     def chosen(
         self, of_project: Mapping[str, object] | None = None, **others: Any
     ) -> tuple[Path | int, LabelOptions]:
-        """The file or the project's number, and the options of a run, checked as by :meth:`require_one`.
-
-        Args:
-            of_project: further options that only a project has.
-            others: those that both have.
-        """
+        """The file or the project's number, and the options of a run, checked as by :meth:`require_one`."""
         self.require_one(of_project=of_project)
         return self.source or int(self.project or 0), self.run_options(**others)
 
@@ -344,23 +326,6 @@ def _text(path: Path) -> str:
 
 
 _Number = TypeVar("_Number", int, float)
-
-
-def value_by_label(text: str, option: str) -> float | ByLabel:
-    """Parse a finite number, or numbers by label: ``Fraud=50,default=15``.
-
-    >>> value_by_label("Fraud=50,default=15", "--worth")
-    {'Fraud': 50.0, 'default': 15.0}
-    """
-    if "=" not in text:
-        return numbers(text.replace(",", " "), option, float)[0]
-    found = ByLabel()
-    for part in text.split(","):
-        label, _, value = part.rpartition("=")
-        if not label.strip():
-            raise ReplayError(f"{part!r} names no label", where=option, fix="give e.g. Fraud=50,default=15")
-        (found[label.strip()],) = numbers(value, option, float)
-    return found
 
 
 def numbers(text: str, option: str, kind: type[_Number]) -> list[_Number]:

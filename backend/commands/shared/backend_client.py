@@ -191,7 +191,7 @@ class BackendClient:
             }
             | ({} if self.tasks is None else {"tasks": self.tasks})
             | ({} if self.job is None else {"job": self.job})
-            | self._said_instructions(),
+            | self._said_instructions()
         }
         answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
         results = answer["results"]

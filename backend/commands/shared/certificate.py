@@ -15,7 +15,7 @@ from rich.table import Table
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
-from backend.commands.shared.output import plain_table
+from backend.commands.shared.output import plain_table, say
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.datasets.sinks import check_writable, whole_file
 from backend.errors import BadLabelConfigError, ConfigError
@@ -33,11 +33,7 @@ from backend.ledger.rounds import ProjectRounds
 from backend.questions import parse_label_config
 from backend.server.status.build import build_report
 from backend.server.status.formats import count, dollars, of, percent, share_of_hundred, templates
-from backend.server.status.question_reports import (
-    agreement_reports,
-    beyond_chance,
-    replaceable,
-)
+from backend.server.status.question_reports import agreement_reports, beyond_chance, replaceable
 from backend.server.status.report import (
     AgreementReport,
     FoundTasks,
@@ -228,7 +224,7 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
     if report is None or not report.rounds:
         return
     for line in outcome_lines(report):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+        say(console, escape(line))
     for table in share_tables(report):
         console.print(table)
 
@@ -390,16 +386,10 @@ def _record(report: ProjectReport, said: Contents, number: int, at: float, page:
 
 
 def _say(console: Console, report: ProjectReport, number: int, path: Path, file_hash: str) -> None:
-    console.print(
-        f"certificate {number} written to {path} (SHA-256 {file_hash[:16]}…)", highlight=False, soft_wrap=True
-    )
+    say(console, f"certificate {number} written to {path} (SHA-256 {file_hash[:16]}…)")
     for earlier in report.certificates or ():
         if earlier.reason is not None:
-            console.print(
-                f"certificate {earlier.number} no longer holds: {earlier.message}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            say(console, f"certificate {earlier.number} no longer holds: {earlier.message}")
 
 
 def share_tables(project: ProjectReport) -> Iterator[Table]:

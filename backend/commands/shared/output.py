@@ -34,8 +34,12 @@ def print_fact(console: Console, fact: Fact) -> None:
     """Print a fact with its sign."""
     from rich.markup import escape  # noqa: PLC0415 - keeps the help fast
 
-    line = f"{_SIGNS[fact.holds]} {escape(fact.name):<14} {escape(fact.text)}"
-    console.print(line, highlight=False, soft_wrap=True)
+    say(console, f"{_SIGNS[fact.holds]} {escape(fact.name):<14} {escape(fact.text)}")
+
+
+def say(console: Console, line: object, *, markup: bool = True) -> None:
+    """Print a line as it is: without colours of its own, and broken by nobody but the terminal."""
+    console.print(line, highlight=False, soft_wrap=True, markup=markup)
 
 
 Advance: TypeAlias = Callable[[int], object]
@@ -98,7 +102,7 @@ def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[No
                 printed = min(printed, time.monotonic() - _EVERY_WAIT + EVERY)
             elif time.monotonic() - printed >= _EVERY_WAIT:
                 printed = time.monotonic()
-                console.print(text, highlight=False, soft_wrap=True)
+                say(console, text)
 
     thread = threading.Thread(target=look, name="camvo-waiting", daemon=True)
     if waiting is not str:
@@ -157,13 +161,9 @@ class _Lines:
         self._printed = now
         left = (now - self._started) * max(self._total - self._done, 0) / self._done
         noted = self._note(self._done, self._total)
-        self._console.print(
-            f"{self._description}: {self._done:,} of {self._total:,}"
-            f" ({self._done / max(self._total, 1):.0%}), about {left:,.0f} s left"
-            + (f", {noted}" if noted else ""),
-            highlight=False,
-            soft_wrap=True,
-        )
+        share = f"{self._done:,} of {self._total:,} ({self._done / max(self._total, 1):.0%})"
+        line = f"{self._description}: {share}, about {left:,.0f} s left"
+        say(self._console, line + (f", {noted}" if noted else ""))
 
 
 _TELLING = 50
@@ -183,7 +183,7 @@ def to_come(usd: float, asked: int, left: int) -> str:
 def print_ending(console: Console, ending: Ending) -> None:
     """Print why the exit code is not 0, as the last line."""
     for line in ending.lines():
-        console.print(line, highlight=False, soft_wrap=True)
+        say(console, line)
 
 
 def plain_table(first: str, *others: str) -> Table:

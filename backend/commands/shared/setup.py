@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from sqlalchemy import Connection
 
+from backend.commands.shared.output import say
 from backend.errors import ConfigError
 from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project
@@ -37,7 +38,7 @@ def environment_with(config: Path | None) -> Environment:
 @cache
 def _say_that_it_is_not_used() -> None:
     text = f"camvo: found {_USUAL}, which is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
-    Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+    say(Console(stderr=True), text)
 
 
 @contextmanager

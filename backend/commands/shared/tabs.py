@@ -73,13 +73,7 @@ class Tabs:
             self._client.remove_tab(tab["id"])
         return [_title(tab) for tab in ours]
 
-    def _add(
-        self,
-        tabs: Sequence[Mapping[str, Any]],
-        content: dict[str, Any],
-        *,
-        first: bool = False,
-    ) -> int:
+    def _add(self, tabs: Sequence[Mapping[str, Any]], content: dict[str, Any], *, first: bool = False) -> int:
         """Add a tab and return its number.
 
         Label Studio's pages create a tab "Default" only for a project without tabs. Our tab alone would be

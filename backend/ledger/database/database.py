@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeVar
@@ -283,11 +284,6 @@ def _reader(engine: Engine) -> Engine:
     )
 
 
-def _writer(engine: Engine) -> Engine:
-    """Return the engine for write transactions, of which one runs at a time."""
-    return engine.execution_options(**{_MODE: "write"})
-
-
 def unbounded(engine: Engine) -> Engine:
     """Return the engine for migrations: write transactions whose statements may take any time."""
     return engine.execution_options(**{_MODE: "write", _UNBOUNDED: True})
@@ -364,6 +360,21 @@ def file_of(connection: Connection) -> Path | None:
     return _SqliteFile(connection.engine.url).path if connection.dialect.name == "sqlite" else None
 
 
+@cache
+def _head() -> str:
+    """The newest revision: the names of the migrations' files begin with theirs."""
+    folder = Path(__file__).parent.parent / "migrations" / "versions"
+    return max(path.name for path in folder.glob("[0-9]*.py")).partition("_")[0]
+
+
+def _revision(connection: Connection) -> str | None:
+    """The revision of the tables; ``None`` if there are none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
+
+
 class Ledger:
     """One database. It is opened at the first use and must be migrated before any other use.
 
@@ -383,7 +394,7 @@ class Ledger:
         self._patience = patience
         self._works: dict[str, bool] = {}
         self._engine = _create(self._url, patience, clock)
-        self._reader, self._writer = _reader(self._engine), _writer(self._engine)
+        self._reader, self._writer = _reader(self._engine), self._engine.execution_options(**{_MODE: "write"})
 
     @property
     def place(self) -> str:
@@ -415,23 +426,27 @@ class Ledger:
         Raises:
             LedgerError: the database cannot be opened, or its tables are of another version of CaMVo.
         """
-        from alembic import command  # noqa: PLC0415 - slow to import, and workers do not need it
-        from alembic.config import Config  # noqa: PLC0415
-        from alembic.util import CommandError  # noqa: PLC0415
-
         if self._engine.dialect.name == "sqlite":
             _SqliteFile(self._url).create()
             self._switch_to_wal()
+        with self._transaction(unbounded(self._engine)) as connection:
+            if _revision(connection) != _head():
+                self._upgrade(connection)
+
+    def _upgrade(self, connection: Connection) -> None:
+        from alembic import command  # noqa: PLC0415 - slow to import, and seldom needed
+        from alembic.config import Config  # noqa: PLC0415
+        from alembic.util import CommandError  # noqa: PLC0415
+
         config = Config()
         config.set_main_option("script_location", "backend.ledger:migrations")
+        config.attributes["connection"] = connection
         try:
-            with self._transaction(unbounded(self._engine)) as connection:
-                config.attributes["connection"] = connection
-                if inspect(connection).has_table("alembic_version"):
-                    command.upgrade(config, "head")
-                else:
-                    metadata.create_all(connection, checkfirst=False)
-                    command.stamp(config, "head")
+            if inspect(connection).has_table("alembic_version"):
+                command.upgrade(config, "head")
+            else:
+                metadata.create_all(connection, checkfirst=False)
+                command.stamp(config, "head")
         except CommandError as error:
             raise LedgerError(
                 f"the ledger's tables are of a version that this CaMVo does not know: {error}",
@@ -445,12 +460,9 @@ class Ledger:
         Raises:
             LedgerError: they are not, or the database failed.
         """
-        from alembic.migration import MigrationContext  # noqa: PLC0415 - slow to import
-        from alembic.script import ScriptDirectory  # noqa: PLC0415
-
-        head = ScriptDirectory(str(Path(__file__).parent.parent / "migrations")).get_current_head()
+        head = _head()
         with self.read() as connection:
-            revision = MigrationContext.configure(connection).get_current_revision()
+            revision = _revision(connection)
         if revision != head:
             raise LedgerError(
                 f"the ledger's tables are of revision {revision}, and this CaMVo needs {head}",

@@ -6,10 +6,10 @@ A list of parameters, one for each number, takes longer to build than the databa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -34,6 +34,7 @@ from sqlalchemy.sql.dml import Insert as DmlInsert
 from backend.ledger.database import tables
 
 _OPTION = "camvo_clock"
+_T = TypeVar("_T")
 _NOW = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
 
 
@@ -52,6 +53,12 @@ def now(connection: Connection) -> float:
 def option(clock: Callable[[], float]) -> dict[str, Callable[[], float]]:
     """Return the execution option that holds the clock for :func:`now`."""
     return {_OPTION: clock}
+
+
+def portions(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """Divide items among statements or transactions that each take ``size`` of them."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def insert(dialect: Dialect, table: Table) -> sqlite.Insert | postgresql.Insert:

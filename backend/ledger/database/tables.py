@@ -172,14 +172,7 @@ calls = _table(
     Index(None, "project", "model", "state", "error_code", "seconds", "cost"),
     Index(None, "project", "task"),
     Index(
-        "ix_calls_packs",
-        "project",
-        "model",
-        "state",
-        "error_code",
-        "tasks",
-        "cost",
-        **_where("tasks > 1"),
+        "ix_calls_packs", "project", "model", "state", "error_code", "tasks", "cost", **_where("tasks > 1")
     ),
     sqlite_autoincrement=True,
 )

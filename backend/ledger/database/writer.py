@@ -14,7 +14,7 @@ import random
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import islice
@@ -25,7 +25,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from backend.errors import LedgerError
 from backend.ledger.database.database import Ledger, SpareRoom
-from backend.threads import await_end
+from backend.threads import Threads, await_end
 
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
@@ -87,21 +87,6 @@ async def outlast(
             on_outage()
         pause = min(2 * pause or _FIRST_PAUSE, _LONGEST_PAUSE)
         await asyncio.sleep(min(pause * random.uniform(0.5, 1.0), max(until - time.monotonic(), 0.0)))  # noqa: S311 - jitter
-
-
-async def read_once(ledger: Ledger, readers: Executor, function: Callable[[Connection], _T]) -> _T:
-    """Run a function in a read transaction, in one of the threads ``readers``."""
-
-    def attempt() -> _T:
-        with ledger.read() as connection:
-            return function(connection)
-
-    return await asyncio.get_running_loop().run_in_executor(readers, attempt)
-
-
-async def read(ledger: Ledger, readers: Executor, function: Callable[[Connection], _T]) -> _T:
-    """Await :func:`read_once`, again and again while the database is down."""
-    return await outlast(lambda: read_once(ledger, readers, function))
 
 
 _SECONDS = 0.01
@@ -269,18 +254,15 @@ class GroupedReads(Generic[_Item, _Value]):
     """Reads of one kind. Used from one event loop only."""
 
     def __init__(
-        self,
-        ledger: Ledger,
-        readers: Executor,
-        together: Callable[[Connection, Sequence[_Item]], Sequence[_Value]],
+        self, access: LedgerAccess, together: Callable[[Connection, Sequence[_Item]], Sequence[_Value]]
     ) -> None:
-        self._ledger, self._readers, self._together = ledger, readers, together
+        self._access, self._together = access, together
         self._waiting: list[tuple[_Item, asyncio.Future[_Value]]] = []
         self._worker: asyncio.Task[None] | None = None
 
     @classmethod
     def of_equals(
-        cls, ledger: Ledger, readers: Executor, once: Callable[[Connection, _Item], _Value]
+        cls, access: LedgerAccess, once: Callable[[Connection, _Item], _Value]
     ) -> GroupedReads[_Item, _Value]:
         """Reads whose items are often equal: ``once`` is called once for each of the different ones."""
 
@@ -288,7 +270,7 @@ class GroupedReads(Generic[_Item, _Value]):
             values = {item: once(connection, item) for item in dict.fromkeys(items)}
             return [values[item] for item in items]
 
-        return cls(ledger, readers, together)
+        return cls(access, together)
 
     async def read(self, item: _Item) -> _Value:
         """Return the value of one item, as it is in the ledger now or later; waits while it is down."""
@@ -320,7 +302,7 @@ class GroupedReads(Generic[_Item, _Value]):
                     future.set_result(value)
 
     async def _read(self, items: Sequence[_Item]) -> Sequence[_Value]:
-        return await read(self._ledger, self._readers, lambda connection: self._together(connection, items))
+        return await self._access.read(lambda connection: self._together(connection, items))
 
     async def _read_alone(self, item: _Item, future: asyncio.Future[_Value]) -> None:
         try:
@@ -497,3 +479,48 @@ class Writer:
         except queue.Empty:
             return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAccess:
+    """How the coroutines of one process read and write the ledger.
+
+    Attributes:
+        ledger: the migrated ledger.
+        writer: its one writer.
+        readers: the threads that read.
+        clock: returns unix seconds.
+    """
+
+    ledger: Ledger
+    writer: Writer
+    readers: Executor
+    clock: Callable[[], float] = time.time
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, ledger: Ledger, clock: Callable[[], float] = time.time) -> Iterator[LedgerAccess]:
+        """Access for the length of the block, with a writer and a thread of its own."""
+        writer = Writer(ledger)
+        try:
+            with Threads(1, "readers") as readers:
+                yield cls(ledger, writer, readers, clock)
+        finally:
+            writer.close()
+
+    async def read_once(self, function: Callable[[Connection], _T]) -> _T:
+        """Run a function in a read transaction, in one of the threads."""
+
+        def attempt() -> _T:
+            with self.ledger.read() as connection:
+                return function(connection)
+
+        return await self.in_thread(attempt)
+
+    async def read(self, function: Callable[[Connection], _T]) -> _T:
+        """Await :meth:`read_once`, again and again while the database is down."""
+        return await outlast(lambda: self.read_once(function))
+
+    async def in_thread(self, function: Callable[[], _T]) -> _T:
+        """Run a function in one of the threads, such as one that is slow."""
+        return await asyncio.get_running_loop().run_in_executor(self.readers, function)

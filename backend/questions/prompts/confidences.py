@@ -126,13 +126,6 @@ def _step(
 
     Values without a reported token are rarer than the rarest of these. Together they count as that, or a
     model that is sure would be no surer of one answer than of another.
-
-    Args:
-        token: the token.
-        before: the part of it that comes before the value.
-        spoken: the part of the value before it.
-        live: the values that are possible before it.
-        fits: those that are possible after it.
     """
     chances = {text: number for text, number in token.others if math.isfinite(number)}
     if not chances or token.text not in chances or not math.isfinite(token.log_probability):

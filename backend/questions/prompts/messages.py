@@ -196,11 +196,7 @@ def prompt_messages(
         )
     ]
     content = [text_part(user), *map(_image_part, images.values())] if images else user
-    return [
-        {"role": "system", "content": system},
-        *example_messages,
-        {"role": "user", "content": content},
-    ]
+    return [{"role": "system", "content": system}, *example_messages, {"role": "user", "content": content}]
 
 
 def shown_texts(questions: Sequence[TaskQuestion]) -> dict[str, str]:

@@ -18,11 +18,7 @@ from backend.questions.visibility import sight_of
 from backend.questions.xml import Element, Label, Tree, attribute, is_true, targets
 
 _OBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "labels": ("Text", "HyperText"),
-        "hypertextlabels": ("HyperText",),
-        "paragraphlabels": ("Paragraphs",),
-    }
+    {"labels": ("Text", "HyperText"), "hypertextlabels": ("HyperText",), "paragraphlabels": ("Paragraphs",)}
 )
 """Tag in lower case → the object tags it can mark. The key is also the items' entry for the label."""
 

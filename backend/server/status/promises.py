@@ -11,10 +11,8 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from sqlalchemy import Connection
 
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
-from backend.ledger.certificates import Certificates, Issued, Reason
 from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, QuestionSums
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
@@ -22,7 +20,6 @@ from backend.server.status.formats import of
 from backend.server.status.report import (
     Alert,
     Basis,
-    CertificateReport,
     CertifyReport,
     EstimateReport,
     FoundTasks,
@@ -36,47 +33,11 @@ from backend.server.status.report import (
 )
 from camvo.numerics.small import clopper_pearson
 from camvo.scores.calibration import ScoreCheck
-from camvo.scores.guarantee import (
-    Certified,
-    Guarantee,
-    ScoreCounts,
-    label_found,
-    labels_to_certify,
-)
+from camvo.scores.guarantee import Certified, Guarantee, ScoreCounts, label_found, labels_to_certify
 from camvo.shares import Answer, Arrival, answer_shares, random_sample
 from camvo.state.contribution import Restart
 from camvo.typing import Array
 from camvo.votes.sets import read_subset
-
-_WHY: dict[Reason, str] = {
-    "recounted": "votes were counted again since, which changed labels or scores",
-    "question_changed": "the question, its prompt or the embedder has changed since",
-    "labels_changed": "labels that it covers are gone, since their tasks were deleted",
-    "evidence_changed": "people have changed or withdrawn answers that it rests on",
-}
-"""What each reason means."""
-
-
-def certificate_reports(connection: Connection, project: str) -> tuple[CertificateReport, ...]:
-    """The certificates of a project, the latest first. Reads every round that one covers."""
-    return tuple(
-        CertificateReport(
-            number=standing.certificate.number,
-            issued_at=standing.certificate.issued_at,
-            labels=standing.certificate.labels,
-            labels_hash=standing.certificate.labels_hash,
-            file_hash=standing.certificate.file_hash,
-            reason=standing.reason,
-            message=_holds(standing.certificate) if standing.reason is None else _WHY[standing.reason],
-        )
-        for standing in Certificates(connection, project).standings()
-    )
-
-
-def _holds(certificate: Issued) -> str:
-    """What a certificate says that nothing has overtaken."""
-    certified = sum(found.get("certified", 0) for found in certificate.evidence.values())
-    return "it holds" if certified else "it certifies no label, since it rests on too few blind labels"
 
 
 def shares_report(sums: QuestionSums, question: ConfigQuestion, queue: BlindQueue) -> SharesReport | None:

@@ -150,9 +150,7 @@ def _questionable_report(
     people = ProjectSums(connection, project).annotators([row.task for row in differing])
     listed = sorted((_label(row, people, closed=closed) for row in differing), key=_order)
     return QuestionableReport(
-        labels=len(listed),
-        certain=sum(label.certain for label in listed),
-        listed=tuple(listed[:_SHOWN]),
+        labels=len(listed), certain=sum(label.certain for label in listed), listed=tuple(listed[:_SHOWN])
     )
 
 

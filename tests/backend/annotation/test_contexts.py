@@ -27,9 +27,9 @@ class Counted(HashedTexts):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    async def vector(self, text: str) -> Array:
+    async def vector(self, text: str, *, soon: bool = True) -> Array:
         self.texts.append(text)
-        return await super().vector(text)
+        return await super().vector(text, soon=soon)
 
 
 def labelled(folder: Path, policy: dict[str, Any], **settings: Any) -> tuple[Counted, list[Array]]:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from label_studio_requests import task
-from whole_backend import Backend, votes
+from whole_backend import Backend
 
 from backend.annotation.planner import Openings
+from backend.testing import Reply
 from camvo.policies.joint import FIRST
 from camvo.policies.policy import Plan
 
@@ -19,6 +20,10 @@ from camvo.policies.policy import Plan
 def plan(opening: int) -> Any:
     """A plan that asks every model because so many first rounds are needed."""
     return SimpleNamespace(stages=SimpleNamespace(opening=opening))
+
+
+def agreed(body: dict[str, Any]) -> Reply:
+    return Reply.answers(body, lambda text: {"mood": "Glad"})
 
 
 def test_an_opening_is_full_once_as_many_rounds_are_asked_about_as_are_needed() -> None:
@@ -82,9 +87,10 @@ def test_nobody_waits_longer_than_is_bearable() -> None:
     assert not asyncio.run(wait())
 
 
-def test_of_many_tasks_at_once_only_the_first_rounds_ask_every_model(tmp_path: Path) -> None:
-    agreed = votes(red="Glad", green="Glad", blue="Glad")
-    with Backend(tmp_path, agreed, policy={"name": "joint"}, student=False) as backend:
+@pytest.mark.parametrize("pack", [1, 5])
+def test_of_many_tasks_at_once_only_the_first_rounds_ask_every_model(tmp_path: Path, pack: int) -> None:
+    settings = {"policy": {"name": "joint"}, "student": False, "entries": {"pack": pack} if pack > 1 else {}}
+    with Backend(tmp_path, agreed, **settings) as backend:
         backend.predict(*[task(number) for number in range(1, 61)])
         certain = [
             round_.plan["stages"]["propensity"] == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +50,12 @@ def teach(backend: Backend, count: int) -> None:
 
 def wait_until_taught(backend: Backend) -> None:
     students = backend.runtime._jobs._annotator._planner._students
-    backend.runtime._thread.submit(students.settled()).result(60.0)
+
+    async def taught() -> None:
+        while under_way := students._cache._under_way:
+            await asyncio.wait([*under_way.values()])
+
+    backend.runtime._thread.submit(taught()).result(60.0)
 
 
 def taught(backend: Backend) -> list[tuple[bytes, str]]:

@@ -14,7 +14,7 @@ from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
-from backend.commands.instructions.asking import opened_file, opened_project
+from backend.commands.instructions.asking import opened as opened_source
 from backend.commands.instructions.codebook import (
     Codebook,
     CodebookOptions,
@@ -71,7 +71,7 @@ def said(folder: LabelFolder) -> str:
 def book_of(folder: LabelFolder, **wanted: Any) -> tuple[Codebook, str]:
     options, chosen = CodebookOptions(folder.path / "codebook.md", **wanted), LabelOptions(**PLAIN)  # type: ignore[arg-type]
     embedder: Any = HashedTexts()
-    with opened_file(folder.path / "in.csv", chosen, folder.environment, embedder, asking=False) as opened:
+    with opened_source(folder.path / "in.csv", chosen, folder.environment, embedder, asking=False) as opened:
         book = collect(*opened, options)
     write_codebook(book, options, folder.console)
     return book, options.out.read_text()
@@ -177,9 +177,8 @@ class Project:
     def write(self, *, yes: bool = True) -> None:
         embedder: Any = HashedTexts()
         client, options = self.api.client(), LabelOptions()
-        with opened_project(
-            client, PROJECT, options, self.folder.environment, embedder, asking=False
-        ) as opened:
+        source = client, PROJECT
+        with opened_source(source, options, self.folder.environment, embedder, asking=False) as opened:
             book = collect(*opened, CodebookOptions(self.folder.path / "codebook.md"))
         write_into_project(client, PROJECT, book, self.folder.console, yes=yes)
 

@@ -142,8 +142,12 @@ def test_while_a_model_is_down_one_call_at_a_time_tries_it(tmp_path: Path) -> No
 
 
 def test_the_progress_says_what_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class UntilSaid(Provider):
+        def fails(self, body: dict[str, Any]) -> bool:
+            return "waiting for red" not in said(folder)
+
     monkeypatch.setattr("backend.commands.shared.output._LOOK", 0.001)
-    with folder_of(tmp_path, Provider(Reply.fails(503), failures=20)) as folder:
+    with folder_of(tmp_path, UntilSaid(Reply.fails(503))) as folder:
         folder.label()
         assert "waiting for red (HTTP 503) since " in said(folder)
 

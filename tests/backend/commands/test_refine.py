@@ -15,7 +15,7 @@ from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
-from backend.commands.instructions.asking import opened_file
+from backend.commands.instructions.asking import opened as opened_source
 from backend.commands.instructions.refine import Refinement, RefineOptions, refine_on
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
@@ -104,7 +104,7 @@ def refined(folder: LabelFolder, by: str | None = None, **options: Any) -> Refin
     chosen = LabelOptions(**PLAIN, **options)  # type: ignore[arg-type]
     wanted = RefineOptions(by, 300, folder.path / "refine")
     embedder: Any = HashedTexts()
-    with opened_file(folder.path / "in.csv", chosen, folder.environment, embedder) as opened:
+    with opened_source(folder.path / "in.csv", chosen, folder.environment, embedder) as opened:
         return refine_on(*opened, wanted, chosen, folder.console)
 
 

@@ -217,7 +217,7 @@ def test_no_process_outlives_the_command(how: signal.Signals, folder: Path) -> N
     wait_until(lambda: len(command.children()) == 3, "pool of two and its tracker")
     processes = command.children()
     command.send_signal(how)
-    _, alive = psutil.wait_procs([command, *processes], timeout=20)
+    _, alive = psutil.wait_procs([command, *processes], timeout=60)
     assert alive == []
 
 

@@ -14,7 +14,7 @@ from labelling import PLAIN, LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
-from backend.commands.instructions.asking import opened_file, opened_project
+from backend.commands.instructions.asking import opened as opened_source
 from backend.commands.instructions.trial import TrialOptions, try_on
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
@@ -47,7 +47,7 @@ def tried(folder: LabelFolder, new: str = "new.txt", sample: int = 10, **options
     trial = TrialOptions(folder.path / new, None, sample, folder.path / "try.html")
     chosen = LabelOptions(**PLAIN, **options)  # type: ignore[arg-type]
     embedder: Any = HashedTexts()
-    with opened_file(folder.path / "in.csv", chosen, folder.environment, embedder) as (jobs, tasks):
+    with opened_source(folder.path / "in.csv", chosen, folder.environment, embedder) as (jobs, tasks):
         return try_on(jobs, tasks, trial, chosen, folder.console)
 
 
@@ -156,7 +156,7 @@ def moods(body: dict[str, object]) -> Reply:
 def on_project(api: LabelStudioApi, folder: LabelFolder, trial: TrialOptions) -> Any:
     options = LabelOptions(yes=True)
     embedder: Any = HashedTexts()
-    with opened_project(api.client(), PROJECT, options, folder.environment, embedder) as (jobs, tasks):
+    with opened_source((api.client(), PROJECT), options, folder.environment, embedder) as (jobs, tasks):
         return try_on(jobs, tasks, trial, options, folder.console)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from backend.learning.states import EarlierProjects, StateKey, States, question_kind
-from backend.ledger import Ledger, Writer
+from backend.ledger import Ledger, LedgerAccess
 from backend.ledger.human_annotations import Withdrawal
 from backend.ledger.learning_data import ProjectLessons
 from camvo.policies.policy import JointFitData
@@ -27,13 +27,12 @@ SKILLS = (("blue", 0.5), ("red", 1.5))
 class Process:
     """One process's states, and its share in what projects teach one another."""
 
-    def __init__(self, ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor) -> None:
-        self._parts, self.now = (ledger, writer, readers), 0.0
+    def __init__(self, access: LedgerAccess) -> None:
+        self._access, self.now = replace(access, clock=lambda: self.now), 0.0
         self.restart()
 
     def restart(self) -> None:
-        self._states = States(*self._parts, clock=lambda: self.now)
-        self.earlier = EarlierProjects(*self._parts, clock=lambda: self.now)
+        self._states, self.earlier = States(self._access), EarlierProjects(self._access)
 
     async def current(self) -> State:
         return await self._states.current(NEW, dimension=D, lambda_l=1.0)
@@ -50,10 +49,8 @@ class Process:
 
 @pytest.fixture
 def process(sqlite_ledger: Ledger) -> Iterator[Process]:
-    writer = Writer(sqlite_ledger)
-    with ThreadPoolExecutor(2) as readers:
-        yield Process(sqlite_ledger, writer, readers)
-    writer.close()
+    with LedgerAccess.opened(sqlite_ledger) as access:
+        yield Process(access)
 
 
 def store(ledger: Ledger, project: str, kind: str = KIND, rounds: float = 200.0, control: str = "q") -> None:
@@ -160,7 +157,8 @@ def taught(process: Process, ledger: Ledger, rounds: int) -> list[tuple[str, flo
 
     async def teach() -> None:
         process.earlier.teach(StateKey("1.1", "q", "epoch"), KIND, data(rounds))
-        await process.earlier.settled()
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
 
     asyncio.run(teach())
     with ledger.read() as connection:

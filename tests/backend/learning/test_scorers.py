@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
 from backend.learning.states import PAUSE, Scorers, StateKey
-from backend.ledger import Ledger, rounds
+from backend.ledger import Ledger, LedgerAccess, rounds
 from camvo.scores.scorer import Scorer
 
 KEY = StateKey("7.1", "mood", "epoch")
@@ -32,9 +32,9 @@ def store(ledger: Ledger, tasks: Sequence[int], confirmed: float | None, arms: S
 class Process:
     """One process's scorers, with a clock set by hand."""
 
-    def __init__(self, ledger: Ledger, readers: ThreadPoolExecutor) -> None:
+    def __init__(self, access: LedgerAccess) -> None:
         self.now = 0.0
-        self._scorers = Scorers(ledger, readers, clock=lambda: self.now)
+        self._scorers = Scorers(replace(access, clock=lambda: self.now))
 
     async def current(self, arms: Sequence[str] = ARMS) -> Scorer:
         return await self._scorers.current(KEY, arms, LABELS)
@@ -49,8 +49,8 @@ class Process:
 
 @pytest.fixture
 def process(sqlite_ledger: Ledger) -> Iterator[Process]:
-    with ThreadPoolExecutor(2) as readers:
-        yield Process(sqlite_ledger, readers)
+    with LedgerAccess.opened(sqlite_ledger) as access:
+        yield Process(access)
 
 
 async def nothing_under_way() -> None:

@@ -19,7 +19,7 @@ from whole_backend import Backend, says, votes
 
 from backend.learning import states as module
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, events
+from backend.ledger import Ledger, LedgerAccess, events
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.testing import Reply
@@ -32,35 +32,27 @@ D = 3
 
 
 @pytest.fixture
-def writer(sqlite_ledger: Ledger) -> Iterator[Writer]:
-    writer = Writer(sqlite_ledger)
-    yield writer
-    writer.close()
-
-
-@pytest.fixture
-def readers() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as readers:
-        yield readers
+def access(sqlite_ledger: Ledger) -> Iterator[LedgerAccess]:
+    with LedgerAccess.opened(sqlite_ledger, lambda: 5.0) as access:
+        yield access
 
 
 class Process:
     """One process's copies of the states."""
 
-    def __init__(self, ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor) -> None:
-        self._parts = (ledger, writer, readers)
-        self._states = States(*self._parts, clock=lambda: 5.0)
+    def __init__(self, access: LedgerAccess) -> None:
+        self._access, self._states = access, States(access)
 
     def restart(self) -> None:
-        self._states = States(*self._parts, clock=lambda: 5.0)
+        self._states = States(self._access)
 
     def current(self, key: StateKey = KEY, lambda_l: float = 1.0, *, linear: bool = True) -> State:
         return asyncio.run(self._states.current(key, dimension=D, lambda_l=lambda_l, linear=linear))
 
 
 @pytest.fixture
-def process(sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor) -> Process:
-    return Process(sqlite_ledger, writer, readers)
+def process(access: LedgerAccess) -> Process:
+    return Process(access)
 
 
 def lesson(seed: int) -> Contribution:
@@ -164,12 +156,10 @@ def test_events_of_other_questions_epochs_and_projects_are_left_out(
     assert_equal(process.current(), summed(0, 9))
 
 
-def test_two_looks_at_once_add_the_news_once(
-    sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor
-) -> None:
+def test_two_looks_at_once_add_the_news_once(sqlite_ledger: Ledger, access: LedgerAccess) -> None:
     for seed in range(4):
         append(sqlite_ledger, lesson(seed))
-    states = States(sqlite_ledger, writer, readers, clock=lambda: 5.0)
+    states = States(access)
 
     async def looks() -> list[State]:
         return await asyncio.gather(*(states.current(KEY, dimension=D, lambda_l=1.0) for _ in range(5)))
@@ -179,7 +169,7 @@ def test_two_looks_at_once_add_the_news_once(
 
 
 def test_looks_that_wait_for_one_another_share_a_read(
-    sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+    sqlite_ledger: Ledger, access: LedgerAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
     after = ProjectEvents.after
@@ -189,7 +179,7 @@ def test_looks_that_wait_for_one_another_share_a_read(
         return after(stored, sequence, **options)
 
     monkeypatch.setattr(ProjectEvents, "after", counted)
-    states = States(sqlite_ledger, writer, readers, clock=lambda: 5.0)
+    states = States(access)
 
     async def looks() -> None:
         await asyncio.gather(*(states.current(KEY, dimension=D, lambda_l=1.0) for _ in range(5)))
@@ -199,7 +189,7 @@ def test_looks_that_wait_for_one_another_share_a_read(
 
 
 def test_a_look_sees_what_was_written_before_it_while_another_reads(
-    sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+    sqlite_ledger: Ledger, access: LedgerAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, opened = threading.Event(), threading.Event()
     after = ProjectEvents.after
@@ -211,7 +201,7 @@ def test_a_look_sees_what_was_written_before_it_while_another_reads(
         return found
 
     monkeypatch.setattr(ProjectEvents, "after", held)
-    states = States(sqlite_ledger, writer, readers, clock=lambda: 5.0)
+    states = States(access)
 
     async def looks() -> State:
         first = asyncio.create_task(states.current(KEY, dimension=D, lambda_l=1.0))
@@ -227,9 +217,9 @@ def test_a_look_sees_what_was_written_before_it_while_another_reads(
 
 
 def test_two_processes_on_one_ledger_have_equal_states(
-    process: Process, sqlite_ledger: Ledger, writer: Writer, readers: ThreadPoolExecutor
+    process: Process, sqlite_ledger: Ledger, access: LedgerAccess
 ) -> None:
-    other = Process(sqlite_ledger, writer, readers)
+    other = Process(access)
     for seed in range(3):
         append(sqlite_ledger, lesson(seed))
         process.current()

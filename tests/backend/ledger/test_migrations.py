@@ -65,3 +65,4 @@ def test_a_new_ledger_is_at_the_newest_revision(ledger: Ledger) -> None:
     with ledger.read() as connection:
         head = ScriptDirectory(str(files("backend.ledger") / "migrations")).get_current_head()
         assert MigrationContext.configure(connection).get_current_revision() == head
+    ledger.check_revision()

@@ -19,7 +19,7 @@ from postgres import Postgres
 from sqlalchemy import Connection, text
 
 from backend.errors import LedgerError, LedgerFullError
-from backend.ledger import Ledger, Writer, projects
+from backend.ledger import Ledger, LedgerAccess, Writer, projects
 from backend.ledger.database import database
 from backend.ledger.database import writer as outages
 from backend.ledger.database.database import SpareRoom
@@ -208,14 +208,14 @@ def test_failures_of_postgresql(
 
 def test_a_writer_and_readers_outlast_a_killed_server(postgres: Postgres) -> None:
     ledger = Ledger(postgres.new_ledger_url())
-    writer, readers = Writer(ledger), ThreadPoolExecutor(2)
-    down = threading.Event()
+    writer = Writer(ledger)
+    access, down = LedgerAccess(ledger, writer, ThreadPoolExecutor(2)), threading.Event()
 
     async def check() -> list[object]:
         assert await writer.persist(append) == 1
         await asyncio.to_thread(postgres.kill)
         writes = [asyncio.create_task(writer.persist(append, on_outage=down.set)) for _ in range(20)]
-        reading = asyncio.create_task(outages.read(ledger, readers, projects.list_all))
+        reading = asyncio.create_task(access.read(projects.list_all))
         assert await asyncio.to_thread(down.wait, 30)
         await asyncio.to_thread(postgres.start_again)
         return [await asyncio.gather(*writes), len(await reading)]

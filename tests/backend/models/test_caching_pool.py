@@ -40,6 +40,11 @@ CALL = (10 * 1.0 + 2 * 2.0) / 1e6
 """$ of the usage (10, 2) at 1 $ and 2 $ a million."""
 
 
+def stopped() -> float:
+    """A clock by which nothing takes time; only calls that are sent do."""
+    return 1000.0
+
+
 class Processes:
     """Caching pools of several processes on one ledger, and the server of their only model ``red``."""
 
@@ -229,10 +234,11 @@ def test_a_call_under_way_outlives_the_patience_of_who_asked(processes: Processe
     """The call is paid for, so waiting a little longer saves its answer for the next request."""
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate))
-    pool = processes.pool()
+    pool = processes.pool(clock=stopped)
 
     async def ask() -> Any:
         running = asyncio.create_task(pool.ask(hurried(), 0.1))
+        assert await asyncio.to_thread(processes.server.wait_for, 1)
         _, waiting = await asyncio.wait({running}, timeout=0.5)
         assert waiting == {running}
         gate.set()
@@ -250,7 +256,7 @@ def no_overtime(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_call_of_a_job_has_the_model_s_timeout_from_when_it_is_sent(processes: Processes) -> None:
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate))
-    pool = processes.pool()
+    pool = processes.pool(clock=stopped)
 
     async def ask() -> Any:
         running = asyncio.create_task(pool.ask(query(), 0.3))
@@ -285,7 +291,7 @@ def test_a_hurried_query_does_not_wait_for_the_call_of_a_job(processes: Processe
 def test_a_job_asks_for_itself_when_a_hurried_call_ran_out_of_time(processes: Processes) -> None:
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate), GLAD)
-    pool = processes.pool()
+    pool = processes.pool(clock=stopped)
 
     async def ask() -> Sequence[Any]:
         first = asyncio.create_task(pool.ask(hurried(), 0.5))
@@ -350,16 +356,28 @@ def test_a_claim_that_expires_while_somebody_waits_is_taken_over(processes: Proc
 def test_the_claim_of_a_slow_call_is_renewed(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process waits for three leases, because the first one keeps renewing its claim."""
     monkeypatch.setattr(call_ledger, "LEASE", 0.3)
-    gate = threading.Event()
+    monkeypatch.setattr(call_ledger, "POLL", 0.01)
+    now, gate = [1000.0], threading.Event()
     processes.replies(GLAD.held_until(gate))
-    one, other = processes.pool(), processes.pool()
+    one, other = (processes.pool(clock=lambda: now[0]) for _ in range(2))
+    run, renewed = processes.writers[0].run, asyncio.Event()
+
+    async def noted(function: Callable[[Connection], Any]) -> Any:
+        result = await run(function)
+        renewed.set()
+        return result
 
     async def ask() -> Sequence[Any]:
-        keeper = asyncio.create_task(processes.calls[0].renew_claims())
-        first = asyncio.create_task(one.ask(query(), 10.0))
+        first = asyncio.create_task(one.ask(query(), 1e6))
         assert await asyncio.to_thread(processes.server.wait_for, 1)
-        second = asyncio.create_task(other.ask(query(), 10.0))
-        await asyncio.wait({second}, timeout=0.9)
+        monkeypatch.setattr(processes.writers[0], "run", noted)
+        keeper = asyncio.create_task(processes.calls[0].renew_claims())
+        second = asyncio.create_task(other.ask(query(), 1e6))
+        for _ in range(8):
+            await asyncio.wait_for(renewed.wait(), 30.0)
+            renewed.clear()
+            now[0] += 0.13
+            await asyncio.wait({second}, timeout=0.03)
         asked = processes.server.count()
         gate.set()
         replies = await asyncio.gather(first, second)

@@ -342,6 +342,19 @@ def test_a_text_that_is_not_needed_soon_shares_the_batch_of_the_next_one(
     assert batches.get() == ["later", "now"]
 
 
+def test_texts_for_which_nobody_hurries_wait_for_one_another(
+    embedder: Embedder, batches: queue.SimpleQueue[list[str]]
+) -> None:
+    async def ask() -> None:
+        first = asyncio.create_task(embedder.vector("first", soon=False))
+        await asyncio.sleep(0)
+        await embedder.vector("second", soon=False)
+        await first
+
+    asyncio.run(ask())
+    assert batches.get() == ["first", "second"]
+
+
 def test_a_whole_batch_waits_for_no_further_text(
     embedder: Embedder, batches: queue.SimpleQueue[list[str]]
 ) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from backend import upkeep
 from backend.errors import LedgerError
 from backend.learning import states
 from backend.learning.states import StateKey, States
-from backend.ledger import Ledger, Writer, deletions, projects
+from backend.ledger import Ledger, LedgerAccess, deletions, projects
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.reports import ProjectSums
@@ -102,11 +101,10 @@ def test_a_process_that_was_idle_while_its_events_were_folded_begins_with_the_ba
 ) -> None:
     monkeypatch.setattr(states, "SNAPSHOT_EVERY", 10**9)
     before, name, clock = summed(ledger), name_of(ledger), [0.0]
-    writer = Writer(ledger)
 
     async def run() -> State:
-        with ThreadPoolExecutor(1) as readers:
-            process = States(ledger, writer, readers, clock=lambda: clock[0])
+        with LedgerAccess.opened(ledger, lambda: clock[0]) as access:
+            process = States(access)
             key = StateKey(PROJECT, *_names(name))
             await process.current(key, dimension=8, lambda_l=1.0)
             copy = process._copies[key]
@@ -116,7 +114,6 @@ def test_a_process_that_was_idle_while_its_events_were_folded_begins_with_the_ba
             return await process.current(key, dimension=8, lambda_l=1.0)
 
     assert_same_state(asyncio.run(run()), before)
-    writer.close()
 
 
 def test_old_contexts_and_answers_are_deleted_and_new_ones_are_kept(ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,7 @@ def label_all(backend: Backend, tasks: Sequence[int] = TASKS) -> None:
 def fit(backend: Backend, writer: Any = None) -> list[StoredReliabilities]:
     """Fit and apply, as a training does; return all fits, the newest first."""
     runtime = backend.runtime
-    step = ReliabilityFits(
-        runtime.ledger, writer or runtime._writer, runtime._process.readers, runtime.settings, runtime.clock
-    )
+    step = ReliabilityFits(replace(runtime._access, writer=writer or runtime._writer), runtime.settings)
     event = WebhookEvent("START_TRAINING", Project().key, SENTIMENT)
     runtime._thread.submit(step(event)).result(30)
     return stored(backend)
@@ -169,7 +168,7 @@ def test_a_stored_fit_is_applied_by_the_next_process(backend: Backend, tmp_path:
             applied.set()
 
     runtime = backend.runtime
-    step = Watched(runtime.ledger, runtime._writer, runtime._process.readers, runtime.settings, runtime.clock)
+    step = Watched(runtime._access, runtime.settings)
     assert runtime._thread.submit(step.unapplied()).result(30) == [Project().key]
     runtime._thread.submit(step.apply(Project().key)).result(30)
     assert human(backend, SPLIT) == ("Sad", "human")

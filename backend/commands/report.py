@@ -46,7 +46,7 @@ from backend.server.status.report import (
     SharesReport,
     VotesReport,
 )
-from backend.server.status.work import commands_of
+from backend.server.status.work import already_certified, commands_of
 from backend.settings import Environment
 
 
@@ -370,7 +370,7 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
         if question.current:
             if question.guarantee.blind:
                 yield "blind", f"{question.control}: {_labelled(question.guarantee, project.key)}"
-            yield "no review", f"{question.control}: {_guaranteed(question.guarantee)}"
+            yield "no review", f"{question.control}: {_guaranteed(question)}"
             if question.shares is not None:
                 yield "shares", f"{question.control}: {_spoken_for(question.shares)}"
         if question.votes is not None:
@@ -428,14 +428,16 @@ def _labelled(guarantee: GuaranteeReport, project: str) -> str:
     return f"{labelled}; {counted}; next is task {named_task(guarantee.next_task, project)}"
 
 
-def _guaranteed(guarantee: GuaranteeReport) -> str:
+def _guaranteed(question: QuestionReport) -> str:
+    guarantee, certify = question.guarantee, question.certify
     confidence = percent(guarantee.confidence)
     claim = f"{percent(guarantee.target)} of the labels are right, with {confidence} confidence"
     void = f"; {of(guarantee.void, 'earlier blind label')} void by recount" if guarantee.void else ""
     if not (guarantee.blind or guarantee.void):
         return "nothing is certified, since no task is blind"
     if guarantee.threshold is None:
-        return f"blind labels support no score from which {claim}{void}"
+        held = f". {already_certified(question, certify.held)}" if certify and certify.held else ""
+        return f"blind labels support no score from which {claim}{void}{held}"
     later = f"; {of(guarantee.beyond, 'label')} not covered" if guarantee.beyond else ""
     later += void
     hashes = f"counting {(guarantee.counting or '')[:12]}, labels {(guarantee.labels_hash or '')[:12]}"

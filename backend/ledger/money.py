@@ -424,6 +424,7 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
     shares = [
         {"call": ids[names[each.key]], "project": each.project, "task": task, "share": share}
         for each in wanted
+        if len(each.shares) > 1  # the call's own row names its only task
         for task, share in each.shares.items()
     ]
     if shares:

@@ -168,7 +168,7 @@ def parse_label_config(xml: str) -> LabelConfig:
     tree = Tree.parse(xml)
     if not tree.controls:
         raise BadLabelConfigError(
-            "the label config has no control tag, so there is nothing to label",
+            "the label config has no control tag with a name and a toName, so there is nothing to label",
             where="label_config",
             fix='add one: <Choices name="…" toName="…"> with two or more <Choice value="…"/>',
         )

@@ -157,6 +157,8 @@ def _refuse_more(number: int, most: int, what: str) -> None:
 _DECLARATION = re.compile(r"^\ufeff?\s*<\?xml\s[^>]*\?>")
 """An XML declaration. Label Studio ignores its encoding, and lxml refuses one in a string."""
 
+_COPY_AGAIN: Final = "copy it again from Label Studio: Settings, Labeling Interface, Code"
+
 CAPTIONS = frozenset({"header", "markdown", "panel"})
 
 
@@ -200,7 +202,7 @@ class Tree:
             raise BadLabelConfigError(
                 f"the label config cannot be read: {error}",
                 where="label_config",
-                fix="copy it again from Label Studio: Settings, Labeling Interface, Code",
+                fix="write each & as &amp;" if "EntityRef" in str(error) else _COPY_AGAIN,
             ) from error
         controls: list[Element] = []
         objects: dict[str, Element] = {}

@@ -148,8 +148,10 @@ class ModelSettings(BaseModel):
         if not isinstance(data, Mapping):
             return data
         own = {key: value for key, value in data.items() if key in cls.model_fields}
-        further = {str(key): value for key, value in data.items() if key not in cls.model_fields}
+        further = {key: value for key, value in data.items() if key not in cls.model_fields}
         for key in further:
+            if not isinstance(key, str):  # {input_price: 2,5} is the price 2, and a key 5
+                raise mistake(str(key), "is not a key of a model", "write decimals with a point, as 2.5")
             close = None if key in _KNOWN else closest(key, [*cls.model_fields, *_OF_LITELLM], _TYPO)
             if close is not None:
                 raise mistake(key, "is not a key of a model", f"did you mean {close}?")

@@ -60,7 +60,9 @@ def _table(quote: Quote) -> Table:
     """What each model costs; columns that say nothing about any model are left out."""
     rows = {escape(name): _cells(model) for name, model in quote.models.items()}
     names = [name for name in _COLUMNS if any(cells[name] not in _NOTHING for cells in rows.values())]
-    table = Table("model")
+    # Lines between the columns would leave no room for the names on a terminal of 80 columns.
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("model", overflow="fold")
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for model, cells in rows.items():

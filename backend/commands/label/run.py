@@ -54,6 +54,7 @@ from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
+from backend.server.status.formats import of
 from backend.server.status.missing import Ending
 from backend.settings import Environment
 from backend.threads import Threads
@@ -238,9 +239,10 @@ def _with_blind_sample(
         )
         return blind
     chosen = (task for task in index.first_rows() if is_audit(jobs.project, task.number, share))
+    drawn = list(blind.look_up(chosen))
     sample = [
         stored.task
-        for stored in blind.look_up(chosen)
+        for stored in drawn
         # A blank text cannot be labelled, and a label that was shown is no longer blind.
         if stored.askable and all(round_.audit for _, round_ in stored.decided)
     ]
@@ -253,10 +255,12 @@ def _with_blind_sample(
         )
         return blind
     _write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
+    left_out = len(drawn) - len(sample)
+    fewer = f" ({left_out} more cannot be asked about, or an output showed their label)" if left_out else ""
     say(
         console,
-        f"{len(sample)} blind tasks written to {options.blind_file}: label them from the top, then run"
-        f" camvo teach {options.blind_file}",
+        f"{of(len(sample), 'blind task')}{fewer} written to {options.blind_file}: label them from the"
+        f" top, then run camvo teach {options.blind_file}",
     )
     return blind
 

@@ -58,8 +58,10 @@ def _over_blocks(data: ReportData) -> Picture | None:
     panels[-1].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     legend(figure, handles, [setting.name for setting in data.settings])
     heading = f"Every {BLOCK} rounds by themselves"
+    left = round(data.settings[0].runs[0].row.series["rounds"][-1] or 0) % BLOCK
+    last = f", the last one of the {left} that are left" if left else ""
     caption = [
-        f"Each point is the mean of the {BLOCK} rounds up to it. A line that falls shows items that get"
+        f"Each point is the mean of the {BLOCK} rounds up to it{last}. A line that falls shows items that get"
         " harder, models that get worse, or weights that were learnt wrongly. In the order of the table"
         " (--in-order) it shows drift."
     ]

@@ -36,12 +36,13 @@ from backend.server.status.formats import count, dollars, of, percent, share_of_
 from backend.server.status.question_reports import agreement_reports, beyond_chance, replaceable
 from backend.server.status.report import (
     AgreementReport,
+    CertifyReport,
     FoundTasks,
     ProjectReport,
     QuestionReport,
     RecallReport,
 )
-from backend.server.status.work import too_few_tasks
+from backend.server.status.work import already_certified, certified_share, too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.parameters import ByLabel
@@ -60,6 +61,12 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
     guarantee, certify = question.guarantee, question.certify
     if guarantee.threshold is not None or certify is None:
         return None
+    held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
+    return _to_certify(project, question, certify) + held
+
+
+def _to_certify(project: ProjectReport, question: QuestionReport, certify: CertifyReport) -> str:
+    guarantee = question.guarantee
     target = share_of_hundred(guarantee.target)
     if certify.needed is None and certify.wanted is not None:
         return too_few_tasks(certify, target)
@@ -68,7 +75,7 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
         if guarantee.blind or guarantee.void:
             return text
         return f"{text}. Only blind labels can show that scores are too low; {_how(project)}"
-    wanted = share_of_hundred(certify.target)
+    wanted = certified_share(question, certify.target)
     if certify.needed <= certify.waiting:
         return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"
     waiting = f"{count(certify.waiting)} wait" if certify.waiting else "none waits"

@@ -161,9 +161,11 @@ def certify_report(
     )
     if wanted is not None and wanted <= waiting:
         return found(target, wanted)
+    held = _held(audits, target)
+    found = partial(found, held=held)
     possible = _MOST if unpredicted is None else min(waiting + unpredicted, _MOST)
     own = wanted if wanted is not None and wanted <= possible else None
-    lower = [share for share in _LOWER if share < target]
+    lower = [share for share in _LOWER if (held or 0.0) < share < target]
     bounds = [waiting]
     if unpredicted is None and (own is None or own > _MANY):
         bounds.append(_MANY)
@@ -174,6 +176,14 @@ def certify_report(
             if needed := labels_to_certify(audits, scores, share, most=most):
                 return found(share, needed)
     return found(target, own)
+
+
+def _held(audits: Sequence[tuple[float, float]], target: float) -> float | None:
+    """The highest lower target that is certified already; the bounds hold whichever is chosen by them."""
+    guarantee = Guarantee(target=target)
+    guarantee.update(audits)
+    bound = guarantee.bounds.max()
+    return next((share for share in _LOWER if share < target and share <= bound), None)
 
 
 def _scores(score_counts: Sequence[int]) -> list[tuple[float, int]]:

@@ -116,6 +116,7 @@ class CertifyReport:
         next_task: the first of them.
         unpredicted: tasks that can still be kept blind; ``None`` if that is unknown.
         wanted: how many would certify the project's own share if there were as many tasks; ``None`` if none.
+        held: a lower share that is certified already, where the project's own cannot be expected to be.
     """
 
     target: float
@@ -124,6 +125,7 @@ class CertifyReport:
     next_task: int | None
     unpredicted: int | None = None
     wanted: int | None = None
+    held: float | None = None
 
 
 Basis = Literal["blind", "reviewed", "score"]
@@ -752,10 +754,17 @@ class ProjectReport:
         """What was saved beside asking everyone, in words; empty if nothing can be said."""
         if self.cost.saved is None:
             return ""
-        if self.incomplete > _MANY_INCOMPLETE * self.rounds:
+        if self.saved is None:
             return "no saving is known, since votes are missing"
         of_that = " by the choice of models" if self.cost.reused else ""
-        return f"{self.cost.at_most}{percent(self.cost.saved)} saved{of_that}"
+        return f"{self.saved} saved{of_that}"
+
+    @property
+    def saved(self) -> str | None:
+        """The share of the cost of asking everyone that the choice of models saved, if it is known."""
+        if self.cost.saved is None or self.incomplete > _MANY_INCOMPLETE * self.rounds:
+            return None
+        return f"{self.cost.at_most}{percent(self.cost.saved)}"
 
 
 _MANY_INCOMPLETE = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -200,8 +200,26 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
         return
     if not _has_blind_tasks(question):
         return
-    name = _name(project, question)
-    right = f"{share_of_hundred(certify.target)}{name}"
+    right = f"{certified_share(question, certify.target)}{_name(project, question)}"
+    held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
+    for step in _certifying(project, question, certify, right):
+        yield replace(step, text=step.text + held)
+
+
+def certified_share(question: QuestionReport, share: float) -> str:
+    """A share of right labels, with the setting that it needs if it is not the project's own."""
+    setting = "" if share == question.guarantee.target else f" (guarantee: {share:g} in camvo.yaml)"
+    return f"{share_of_hundred(share)}{setting}"
+
+
+def already_certified(question: QuestionReport, held: float) -> str:
+    """Say that a lower share is certified than the project's own."""
+    return f"The blind labels certify {certified_share(question, held)} already"
+
+
+def _certifying(
+    project: ProjectReport, question: QuestionReport, certify: CertifyReport, right: str
+) -> Iterator[NextStep]:
     if certify.needed is None and certify.wanted is not None:
         yield _too_few_tasks(project, question, certify, right)
     elif certify.needed is None:
@@ -302,7 +320,7 @@ def _keep_blind(project: ProjectReport, question: QuestionReport, name: str) -> 
     share, promise = _AUDIT, "only blind labels certify"
     if certify.needed:
         share = _AUDIT if left is None else _audit_share(certify.needed, left)
-        right = share_of_hundred(certify.target)
+        right = certified_share(question, certify.target)
         promise = f"about {of(certify.needed, 'blind label')} would certify {right}, and nothing else can"
     elif certify.wanted is not None:
         text = too_few_tasks(certify, f"{share_of_hundred(certify.target)}{name}")

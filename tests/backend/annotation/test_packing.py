@@ -149,6 +149,15 @@ def test_a_prompt_is_one_call_and_its_tasks_share_the_cost(tmp_path: Path) -> No
     assert costs == pytest.approx([spent[1], spent[6]], abs=1e-11)
 
 
+def test_a_task_that_is_left_alone_in_its_prompt_is_charged_once(tmp_path: Path) -> None:
+    with packed(tmp_path, lambda body: Reply.answers(body, mood, usage=(500, 40))) as backend:
+        backend.predict(*days(6))
+        assert sorted(call.tasks for call in calls(backend)) == [1, 1, 5, 5]
+        with backend.ledger.read() as connection:
+            spent = spent_on_tasks(connection, Project().key, [*range(1, 7)])
+    assert sum(spent.values()) == pytest.approx(4 * (500 * 1.0 + 40 * 2.0) / 1e6, abs=1e-11)
+
+
 def test_a_deleted_task_takes_its_answer_and_leaves_those_of_its_neighbours(tmp_path: Path) -> None:
     with packed(tmp_path) as backend:
         backend.predict(*days(5))

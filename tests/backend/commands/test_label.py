@@ -423,6 +423,17 @@ def test_a_blind_sample_of_a_labelled_file_is_not_written_and_another_name_has_o
         assert folder.server.count() == bought
 
 
+def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,lovely\n2,\n3,gloomy\n")
+        folder.label(blind=3)
+        assert len(folder.rows("blind.csv")) == 2
+        assert (
+            "2 blind tasks (1 more cannot be asked about, or an output showed their label) written"
+            in said(folder).replace("\N{NARROW NO-BREAK SPACE}", " ")
+        )
+
+
 RECALL = {"name": "joint", "recall": {"Glad": 0.9}}
 
 

@@ -19,10 +19,10 @@ from backend.commands.bulk.labelling import RunTally
 from backend.errors import cure_of
 from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
-from backend.server.status.build import build_report
+from backend.server.status.build import build_report, render_page
 from backend.server.status.formats import dollars, percent
 from backend.server.status.missing import SEPARATOR, Ending
-from backend.server.status.report import ProjectReport
+from backend.server.status.report import ProjectReport, Report
 from backend.settings import load
 from backend.testing import Reply
 
@@ -68,10 +68,14 @@ def folder(tmp_path: Path, closed: str) -> Iterator[Folder]:
         each.__exit__(None, None, None)
 
 
-def reported(folder: LabelFolder) -> ProjectReport:
+def report_of(folder: LabelFolder) -> Report:
     assert folder.environment.config is not None
     with folder.ledger.read() as connection:
-        [project] = build_report(connection, load(folder.environment.config), now=2.0).projects
+        return build_report(connection, load(folder.environment.config), now=2.0)
+
+
+def reported(folder: LabelFolder) -> ProjectReport:
+    [project] = report_of(folder).projects
     return project
 
 
@@ -157,6 +161,8 @@ def test_asking_everyone_costs_the_price_of_every_model_whether_or_not_its_vote_
     assert rounds == TASKS
     assert project.cost.every_model_usd > 2 * project.cost.rounds_usd
     assert project.saving == "no saving is known, since votes are missing"
+    overview = render_page(report_of(run), overview=True)
+    assert '<td data-label="Saved" class="number">–</td>' in overview
 
 
 @pytest.mark.parametrize("reply", [DEAD, None], ids=["fails", "unreachable"])

@@ -58,9 +58,9 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
     )
 
 
-def lines(said: Quote) -> list[str]:
+def lines(said: Quote, width: int = 200) -> list[str]:
     """A quote as it is printed."""
-    console = Console(file=io.StringIO(), width=200)
+    console = Console(file=io.StringIO(), width=width)
     print_quote(console, said)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
@@ -214,6 +214,16 @@ def test_packing_saves_nineteen_of_twenty_instructions_and_nothing_of_the_texts(
         assert packed.everyone < alone.everyone == pytest.approx(said.everyone.middle)
 
 
+def test_the_names_of_models_fit_beside_all_columns_on_a_usual_terminal(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed_packs, of_models={"pack": 20}) as folder:
+        folder.table(*texts(45))
+        said = quote(folder, pilot=40)
+        printed = lines(said, width=80)
+    for model in ("red", "green"):
+        [row] = [line for line in printed if line.startswith(f"{model} ")]
+        assert len(row.split()) >= 6
+
+
 @pytest.mark.parametrize("settings", [{}, {"pack": 5}, {"batch": True}])
 def test_the_lever_that_is_set_is_on_and_costs_what_the_quote_says(
     tmp_path: Path, settings: dict[str, Any]
@@ -282,12 +292,9 @@ def test_the_table_has_no_column_that_says_nothing(
 ) -> None:
     with LabelFolder(tmp_path, billed, policy=None, of_models=of_models) as folder:
         folder.table(*texts(3))
-        print_quote(folder.console, quote(folder))
-        said = folder.console.file.getvalue()  # type: ignore[attr-defined]
-        assert {name for name in ("hours", "in a prompt ┃", "asked about") if name in said} == {
-            "in a prompt ┃" if name == "in a prompt" else name for name in shown
-        }
-        assert "input tokens" in said
+        [head] = [line for line in lines(quote(folder)) if line.startswith("model ")]
+        assert {name for name in ("hours", "in a prompt", "asked about") if name in head} == shown
+        assert "input tokens" in head
 
 
 def test_a_model_without_a_price_is_refused_before_anything_is_spent(tmp_path: Path) -> None:

@@ -307,6 +307,7 @@ def test_a_run_of_several_blocks_has_their_series_drawn():
     line = picture.figure.axes[0].lines[0]
     series = [run.row.series for run in data.settings[0].runs]
     assert line.get_xdata().tolist() == [500, 1000, 1100]
+    assert "the 500 rounds up to it, the last one of the 100 that are left." in picture.caption[0]
     assert line.get_ydata() == pytest.approx(np.mean([one["accuracy"] for one in series], axis=0))
 
 

@@ -177,6 +177,11 @@ def test_a_config_that_is_no_xml_is_refused(xml: str) -> None:
         parse_label_config(xml)
 
 
+def test_a_label_with_an_ampersand_as_people_type_it_is_refused_with_how_to_write_it() -> None:
+    with pytest.raises(BadLabelConfigError, match="write each & as &amp;"):
+        parse_label_config('<View><Choices name="c"><Choice value="Food & drink"/></Choices></View>')
+
+
 @pytest.mark.parametrize("xml", ["<View/>", f"<View>{TEXT}</View>", '<View><Choices name="c"/></View>'])
 def test_a_config_without_a_control_is_refused_with_what_to_add(xml: str) -> None:
     with pytest.raises(BadLabelConfigError, match="add one: <Choices"):

@@ -288,6 +288,13 @@ def test_a_lower_share_is_named_where_the_tasks_left_are_too_few_for_the_own_one
     assert "blind labels would certify" in text
 
 
+def test_a_lower_share_that_is_certified_already_is_named_with_its_setting(audited: Audited) -> None:
+    audited.answer(audited.store([0.99] * 114), 1.0)
+    audited.answer(audited.store([0.99] * 6), 0.0)
+    text = steps(audited, 120)["not_certifiable"]
+    assert text.endswith(". The blind labels certify 85% (guarantee: 0.85 in camvo.yaml) already")
+
+
 def test_where_nothing_can_be_certified_that_is_said_with_what_the_blind_labels_show(
     audited: Audited,
 ) -> None:

@@ -142,6 +142,7 @@ def test_models_may_share_lines_through_a_yaml_anchor(write: Callable[[str], Pat
         (model_entry(name="a"), "models[2].name", "'a'", "unique name"),
         (model_entry(structured_output="perhaps"), "models[2].structured_output", "perhaps", "true or false"),
         (model_entry(input_prise=1), "models[2].input_prise", "not a key", "input_price?"),
+        ("models: [{name: a, model: openai/a, input_price: 2,5}]", "models[0].5", "not a key", "2.5"),
         (model_entry(temprature=1), "models[2].temprature", "not a key", "temperature?"),
         (model_entry(stream=True), "models[2].stream", "cannot be set", "leave it out"),
         (model_entry(n=3), "models[2].n", "cannot be set", "leave it out"),

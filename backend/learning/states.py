@@ -472,11 +472,7 @@ class EarlierProjects:
         return True
 
     def teach(self, key: StateKey, kind: str, data: FitData) -> None:
-<<<<<<< HEAD
-        """Keep what the votes behind a fit teach, in the background, once they are a quarter more."""
-=======
         """Keep what the votes behind a fit teach, in the background, once they have grown by a quarter."""
->>>>>>> main
         if not isinstance(data, JointFitData):
             return
         rounds, taught = data.evidence.rounds, self._taught.get(key, 0.0)

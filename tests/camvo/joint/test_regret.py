@@ -1,4 +1,4 @@
-"""What plans lose because their fit is uncertain, estimated without labels, and how often it lets all arms be asked."""
+"""What plans lose because their fit is uncertain, by an estimate without labels, and how it steers rounds."""
 
 from __future__ import annotations
 

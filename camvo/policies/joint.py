@@ -71,14 +71,15 @@ def exploration_pace(regret: float | None, everyone: float) -> float:
     """The pace p of exploration: later rounds ask all arms so often that E² grows by p with each round.
 
     Where E rounds leave a regret of a/E prices of asking all arms in each of n tasks, their cost and the
-    regret together, E + n·a/E, are least with E² = a·n. So p is a.
+    regret together, c·E + n·a/E, are least with E² = a·n/c. A plan costs about half the price of asking all
+    arms, so such a round costs half of it more, c = ½, and p is 2·a.
 
     Args:
         regret: what plans lose in a task because their fit is uncertain, in prices of asking all arms;
             ``None`` if it is not known.
         everyone: how many rounds asked all arms.
     """
-    return FIRST if regret is None else min(max(regret * everyone, LEAST_PACE), MOST_PACE)
+    return FIRST if regret is None else min(max(2.0 * regret * everyone, LEAST_PACE), MOST_PACE)
 
 
 def exploration_within(rate: float, allowance: float) -> tuple[float, float]:

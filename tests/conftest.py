@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
+from _pytest.assertion import rewrite
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C reach the programs under test: a shell's background job ignores it, and so would they."""
+    """Let Ctrl-C reach the programs under test, and all processes keep what they compile, for one another.
+
+    A shell's background job ignores Ctrl-C, and so would the programs.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Rewrite the assertions of a part of all tests: the other processes do the others meanwhile.
+
+    Each has to import all tests. They would do so in the same order, and each rewrite every one.
+    """
+    config = session.config
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    tests = sorted(file for file in (config.rootpath / "tests").rglob("test_*.py") if _may_run(file, config))
+    for file in tests[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
+        if rewrite._read_pyc(file, compiled) is None and rewrite.try_makedirs(compiled.parent):
+            source, code = rewrite._rewrite_test(file, config)
+            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source, compiled)
 
 
 class _OneLabelStudio(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
@@ -38,11 +65,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Import only what may have tests to run.
 
     Doctests are those of camvo/: modules beside the tests are not imported to look for some. With ``-m e2e``
-    files without such a test are not imported either, which takes each process half a minute.
+    files without such a test are not imported either, which takes each process half a minute, and without it
+    none in which all are such tests.
     """
     if collection_path.suffix != ".py" or collection_path.name.startswith("conftest"):
         return None
     if not collection_path.name.startswith("test_"):
         return True
-    marker = {"e2e": "mark.e2e", "soak": "mark.soak"}.get(config.getoption("markexpr"))
-    return True if marker and marker not in collection_path.read_text("utf-8") else None
+    return None if _may_run(collection_path, config) else True
+
+
+def _may_run(file: Path, config: pytest.Config) -> bool:
+    """Whether a file may have tests that ``-m`` selects."""
+    text, wanted = file.read_text("utf-8"), config.getoption("markexpr")
+    if wanted in {"e2e", "soak"}:
+        return f"mark.{wanted}" in text
+    of_all = re.search(r"^pytestmark = \[pytest\.mark\.(e2e|soak),", text, re.MULTILINE)
+    return of_all is None or "not e2e" not in wanted

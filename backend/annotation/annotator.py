@@ -98,8 +98,10 @@ class Annotator:
     async def _annotate(self, job: Job, alone: bool) -> Prediction | None:
         if not self._questions.embedder.loaded:
             await self._access.in_thread(self._questions.embedder.load)
-        job = replace(job, config=await self._schemes.settled(job.project, job.config, job.settings))
-        questions = await self._questions_of(job)
+        config = await self._schemes.settled(job.project, job.config, job.settings)
+        if config is not job.config:
+            job = replace(job, config=config, questions=())
+        questions = job.questions or await self._questions_of(job)
         keys = tuple(question.key for question in questions)
         studies = job.settings.student is not False and not job.stored_only
         known = await self._stored.read(_LookUp(job.project, job.task, keys, job.audit, studies))

@@ -57,8 +57,8 @@ class _PackedLine:
 class Requests:
     """Makes requests of lines."""
 
-    def __init__(self, pool: Pool, rng: random.Random | None = None) -> None:
-        self._pool, self._rng = pool, rng or random.SystemRandom()
+    def __init__(self, pool: Pool) -> None:
+        self._pool, self._rng = pool, random.SystemRandom()
 
     def pack_size(self, arm: str) -> int:
         """The most lines of a request."""

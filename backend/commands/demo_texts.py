@@ -45,13 +45,13 @@ class _DemoProject:
         """The project's key in ``/setup`` and ``/predict``: its id and the Unix time of its creation."""
         return f"{self.number}.{int(_CREATED.timestamp())}"
 
-    def payload(self, model_version: str) -> dict[str, Any]:
+    def payload(self) -> dict[str, Any]:
         """Return the project as webhooks carry it, with keys a backend reads and keys it must not."""
         return {
             "id": self.number,
             "title": self.title,
             "label_config": self.label_config,
-            "model_version": model_version,
+            "model_version": "camvo",
             "created_at": _stamp(_CREATED),
             "sampling": "Sequential sampling",
             "show_collab_predictions": True,
@@ -89,9 +89,8 @@ class _DemoProject:
 class _DemoLabelStudio:
     """The part of Label Studio that talks to an ML backend, over real HTTP."""
 
-    def __init__(self, url: str, model_version: str = "camvo") -> None:
+    def __init__(self, url: str) -> None:
         self._http = httpx.Client(base_url=url, timeout=100.0)
-        self._model_version = model_version
 
     def connect(self, project: _DemoProject) -> None:
         """Send GET /health and POST /setup, as Label Studio does before each use of a backend."""
@@ -136,7 +135,7 @@ class _DemoLabelStudio:
             "action": "ANNOTATION_CREATED",
             "annotation": annotation,
             "task": dict(task),
-            "project": project.payload(self._model_version),
+            "project": project.payload(),
         }
         self._http.post("/webhook", json=body).raise_for_status()
 

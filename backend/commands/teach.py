@@ -12,7 +12,7 @@ import itertools
 import json
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,9 +40,9 @@ from backend.settings import Settings
 from camvo.errors import CamvoError
 
 
-def _fit_annotators(ledger: Ledger, project: str, settings: Settings, clock: Callable[[], float]) -> None:
+def _fit_annotators(ledger: Ledger, project: str, settings: Settings) -> None:
     """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks."""
-    with LedgerAccess.opened(ledger, clock) as access:
+    with LedgerAccess.opened(ledger) as access:
         asyncio.run(ReliabilityFits(access, settings).fit_if_due(project))
 
 
@@ -248,9 +248,7 @@ class TeachTally:
         return f"{counts}\nannotators in reports: {listed}"
 
 
-def teach_file(
-    path: Path, config: Path | None, annotator: str | None = None, *, clock: Callable[[], float] = time.time
-) -> TeachTally:
+def teach_file(path: Path, config: Path | None, annotator: str | None = None) -> TeachTally:
     """Take the labels of a file, and weigh those of several annotators by how often each is right."""
     environment = environment_with(config)
     settings = settings_module.load(environment.config)
@@ -270,16 +268,9 @@ def teach_file(
             for part in _parts(of_project):
                 tally.ahead += _ahead(ledger, key, part)
                 tally.blind += sum(bool(row.votes) and row.task in blind for row in part)
-                _teach(
-                    ledger,
-                    WebhookEvent("ANNOTATION_UPDATED", key, label_config),
-                    part,
-                    settings,
-                    tally,
-                    clock,
-                )
+                _teach(ledger, WebhookEvent("ANNOTATION_UPDATED", key, label_config), part, settings, tally)
             if tally.annotators:
-                _fit_annotators(ledger, key, settings, clock)
+                _fit_annotators(ledger, key, settings)
     return tally
 
 
@@ -315,18 +306,17 @@ def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
         yield part
 
 
-def _teach(  # noqa: PLR0917 - one transaction's part of a file
+def _teach(
     ledger: Ledger,
     event: WebhookEvent,
     rows: Sequence[_HumanRow],
     settings: Settings,
     tally: TeachTally,
-    clock: Callable[[], float],
 ) -> None:
     with ledger.write() as connection:
         stored = [_stored(connection, row) for row in rows]
         new = [
-            (row, _annotation(row, before, clock()))
+            (row, _annotation(row, before, time.time()))
             for row, before in zip(rows, stored, strict=True)
             if _count(row, before, tally)
         ]
@@ -336,7 +326,7 @@ def _teach(  # noqa: PLR0917 - one transaction's part of a file
             data={row.task: row.data for row, _ in new},
         )
         if new:
-            prepare_event(annotated, settings, clock)(connection)
+            prepare_event(annotated, settings, time.time)(connection)
 
 
 def _stored(connection: Connection, row: _HumanRow) -> Annotation | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -321,14 +321,11 @@ def outdated(task: Mapping[str, Any], answer: Sequence[Mapping[str, Any]]) -> It
             yield Outdated(first["id"], changes, [other["id"] for other in others])
 
 
-def replace_all(
-    client: Client, found: Sequence[Outdated], advance: Callable[[int], object] = lambda done: None
-) -> None:
+def replace_all(client: Client, found: Sequence[Outdated]) -> None:
     """Replace predictions, :data:`_AT_ONCE` at a time.
 
     Raises:
         LabelStudioError: Label Studio refused, or cannot be reached; the others may have been replaced.
     """
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        for _ in threads.map(lambda each: each.replace(client), found):
-            advance(1)
+        list(threads.map(lambda each: each.replace(client), found))

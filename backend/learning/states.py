@@ -418,7 +418,7 @@ _CHECK: Final = 60.0
 
 _MANY: Final = 6
 
-_MORE: Final = 1.25
+_MORE: Final = 1.5
 """The growth of the number of rounds after which what they teach is computed again; it takes a fit."""
 
 
@@ -472,7 +472,7 @@ class EarlierProjects:
         return True
 
     def teach(self, key: StateKey, kind: str, data: FitData) -> None:
-        """Keep what the votes behind a fit teach, in the background, once they have grown by a quarter."""
+        """Keep what the votes behind a fit teach, in the background, once they have grown by a half."""
         if not isinstance(data, JointFitData):
             return
         rounds, taught = data.evidence.rounds, self._taught.get(key, 0.0)

@@ -40,6 +40,7 @@ from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import FIRST, Joint
 from camvo.quotes import FEWEST, Forecast, KnownVotes, LabelledVotes, Mix, documented_share, forecast, mixes
 from camvo.state.exploration import UNASKED
+from camvo.student import STUDENT
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import can_stop_early
 from camvo.votes.spans import SpanVote
@@ -61,11 +62,17 @@ class _KnownRounds:
 
 
 def _known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, float]) -> _KnownRounds:
-    """Read the latest rounds on a question that asked all arms with a price by a draw."""
+    """Read the latest rounds on a question that asked all arms with a price by a draw.
+
+    Votes of two arms alone do not show which of them is right more often, so a replay of them trusts both
+    alike. A policy that has seen them beside a third arm, since removed, knows better: there are none then.
+    """
     arms, names = tuple(sorted(prices)), tuple(sorted(question.options))
     place = {label: number for number, label in enumerate(names)}
     with ledger.read() as connection:
         found = _rounds_on(connection, question).everyone_votes(set(arms), _KNOWN_ROUNDS_MOST)
+    if len(arms) < 3 and any(votes.keys() - {*arms, STUDENT} for votes, _ in found):
+        found = []
     rows = [[place.get(votes[arm] or "", -1) for arm in arms] for votes, _ in found]
     return _KnownRounds(
         KnownVotes(

@@ -224,11 +224,9 @@ class AutomaticRecounts:
         recounter: Recounter,
         delivery: Delivery,
         settings: Settings,
-        *,
-        pause: float = _PAUSE,
     ) -> None:
         self._access, self._recounter, self._delivery = access, recounter, delivery
-        self._by_itself, self._pause = settings.recount and delivery.possible, pause
+        self._by_itself = settings.recount and delivery.possible
         self._claims = ProjectClaims(access.writer, "recount", _LEASE)
         self._resting: dict[str, float] = {}
 
@@ -240,7 +238,7 @@ class AutomaticRecounts:
     async def run(self) -> None:
         """Look after all projects repeatedly until cancelled."""
         while True:
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(_PAUSE)
             try:
                 for project in await self._access.read_once(self._due):
                     if self._resting.get(project, 0.0) <= time.monotonic():

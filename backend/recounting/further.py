@@ -400,10 +400,9 @@ class Completing:
         further: FurtherAsking,
         settings: Settings,
         environment: Environment,
-        pause: float = _PAUSE,
     ) -> None:
         self._access, self._further = access, further
-        self._settings, self._environment, self._pause = settings, environment, pause
+        self._settings, self._environment = settings, environment
         self._claims = ProjectClaims(access.writer, "complete", _LEASE)
         self._resting: dict[str, float] = {}
         self._tried: set[tuple[str, int]] = set()
@@ -417,7 +416,7 @@ class Completing:
             _log.warning("nothing_completed", fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY")
             return
         while True:
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(_PAUSE)
             try:
                 for stored in await self._access.read_once(projects.list_all):
                     rests = self._resting.get(stored.key, 0.0) > time.monotonic()

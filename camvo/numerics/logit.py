@@ -74,10 +74,9 @@ class NormalPrior:
     precision: Array
 
 
-def _fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior, start: Array | None = None) -> Array:
+def _fit_conditional_logit(choices: ChoiceSets, prior: NormalPrior) -> Array:
     """Fit the coefficients by maximum a posteriori; the problem is convex."""
-    begin = prior.mean if start is None else start
-    return (_newton if len(begin) <= _FEW else _lbfgs)(choices, prior, begin)
+    return (_newton if len(prior.mean) <= _FEW else _lbfgs)(choices, prior, prior.mean)
 
 
 def _newton(choices: ChoiceSets, prior: NormalPrior, start: Array) -> Array:

@@ -310,13 +310,16 @@ _BETS: Final = np.array([0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9])
 _DROPPED: Final = 0.1
 """The probability that a way is ever dropped for another one that is no better; it costs a chance only."""
 
+_ERROR: Final = 0.05
+"""The probability that any way is ever proven that is no better than the present one."""
+
 
 class Race:
     """Which of several ways is better than the present one, and the best of them.
 
     A way is *proven* once it is shown to be better than the present one, and *dropped* once another is shown
     to be better than it, so that nobody asks about it any more. The probability that any way is ever proven
-    that is no better than the present one is at most ``level``, over all looks and all ways.
+    that is no better than the present one is at most 5%, over all looks and all ways.
 
     >>> race = Race(["present", "good", "bad"])
     >>> for task in range(60):
@@ -328,17 +331,16 @@ class Race:
 
     Args:
         ways: their names, the present one first.
-        level: see above.
     """
 
-    def __init__(self, ways: Sequence[str], level: float = 0.05) -> None:
+    def __init__(self, ways: Sequence[str]) -> None:
         if len(ways) < 2 or len(set(ways)) < len(ways):
             raise InvalidParameterError("a race takes two ways at least, each with a name of its own")
         self.present, *others = ways
         self.tasks = 0
         self._others = tuple(others)
         self._places = {way: place for place, way in enumerate(ways)}
-        self._bar = len(others) / level
+        self._bar = len(others) / _ERROR
         self._stakes: Array = np.full((len(ways), len(ways), len(_BETS)), 1.0 / len(_BETS))
         self._wealth: list[list[float]] = []
         self._gained = dict.fromkeys(others, 0.0)

@@ -306,7 +306,6 @@ def labels_to_certify(
     target: float,
     *,
     most: int,
-    right_at: float = 0.0,
 ) -> int | None:
     """Return the fewest further blind labels that are expected to certify some score.
 
@@ -318,7 +317,6 @@ def labels_to_certify(
         scores: (score, number of labels) over all labels.
         target: the share that must be right, in (0, 1).
         most: how many labels to consider at most.
-        right_at: only certify scores from this one on.
 
     Returns:
         The number, 0 if the labels certify already; ``None`` if ``most`` labels are not expected to suffice.
@@ -336,8 +334,7 @@ def labels_to_certify(
 
     def suffice(more: int) -> bool:
         guarantee.counts = so_far + more * expected
-        threshold = guarantee.threshold()
-        return threshold is not None and threshold >= right_at
+        return guarantee.threshold() is not None
 
     if suffice(0):
         return 0
@@ -536,7 +533,7 @@ def label_found(
     return LabelFound(float(has[at]), low, int(missed[at] + found[at]), int(found[at]))
 
 
-def labels_to_find(target: float, confidence: float = CONFIDENCE) -> int:
+def labels_to_find(target: float) -> int:
     """The fewest blind tasks with a label that certify its recall, if every one of them is found.
 
     >>> labels_to_find(0.95)
@@ -544,7 +541,7 @@ def labels_to_find(target: float, confidence: float = CONFIDENCE) -> int:
     """
     count = 1
     while _log_wealth(np.zeros(1), np.full(1, float(count)), np.array([target]))[0] < -np.log(
-        1.0 - confidence
+        1.0 - CONFIDENCE
     ):
         count += 1
     return count

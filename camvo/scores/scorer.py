@@ -68,11 +68,11 @@ _LEVEL = 0.95
 """The confidence that a pair disagrees rarely: some 300 common rounds without a difference (70 at ½)."""
 
 
-def _near_copies(shared: Array, apart: Array, level: float = _LEVEL) -> tuple[int, ...]:
+def _near_copies(shared: Array, apart: Array) -> tuple[int, ...]:
     """Assign a seat to each model; near-copies share one."""
     arms = len(shared)
     rate = np.where(shared > 0.0, apart / np.maximum(shared, 1.0), 1.0)
-    most = upper_bound(apart, shared, level)
+    most = upper_bound(apart, shared, _LEVEL)
     close = (shared > 0.0) & (most <= _APART)
     seats = list(range(arms))
     for left in range(arms):
@@ -87,14 +87,14 @@ def _near_copies(shared: Array, apart: Array, level: float = _LEVEL) -> tuple[in
     return tuple(seats)
 
 
-def _near_copies_in(votes: NDArray[np.int64], level: float = _LEVEL) -> tuple[int, ...]:
+def _near_copies_in(votes: NDArray[np.int64]) -> tuple[int, ...]:
     """Assign seats by :func:`_near_copies` from votes, shape (n, K), −1 for no vote."""
     voted = votes >= 0
     shared = voted.astype(np.float64).T @ voted
     apart = np.zeros_like(shared)
     for arm in range(votes.shape[1]):
         apart[arm] = (voted & voted[:, [arm]] & (votes != votes[:, [arm]])).sum(axis=0)
-    return _near_copies(shared, apart, level)
+    return _near_copies(shared, apart)
 
 
 def _merge_copies(votes: NDArray[np.int64], seats: Sequence[int]) -> NDArray[np.int64]:

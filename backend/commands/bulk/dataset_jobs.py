@@ -126,13 +126,15 @@ AT_ONCE = 200
 class Stored:
     """A task as a job, its questions with their rounds, and those that are open and can be asked.
 
-    Questions that annotators do not see, because of the labels of others, are in neither. ``complete`` says
-    that all questions that can be asked have a round, and ``failure`` is the code of the reason why the task
-    cannot be or was not labelled. ``held`` are the rounds of earlier instructions, kept or not.
+    ``questions`` are all whose texts the task has. Those that annotators do not see, because of the labels
+    of others, are neither ``decided`` nor ``open``. ``complete`` says that all questions that can be asked
+    have a round, and ``failure`` is the code of the reason why the task cannot be or was not labelled.
+    ``held`` are the rounds of earlier instructions, kept or not.
     """
 
     task: DatasetTask
     job: Job
+    questions: Sequence[JobQuestion]
     decided: Sequence[tuple[JobQuestion, Round]]
     open: Sequence[JobQuestion]
     askable: bool
@@ -221,4 +223,6 @@ class DatasetJobs:
         ]
         askable = bool(questions)
         shown = [(question, round_) for question, round_ in decided if question.name not in hidden]
-        return Stored(task, job, shown, undecided, askable, askable and not undecided, failure, held)
+        return Stored(
+            task, job, questions, shown, undecided, askable, askable and not undecided, failure, held
+        )

@@ -71,8 +71,11 @@ class Labelling:
             yield from self._one_by_one()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the jobs under way, as after an interruption."""
-        wait(self._under_way, timeout=seconds)
+        """Wait for the jobs under way, as after an interruption, and count those that get a label."""
+        done, _ = wait(self._under_way, timeout=seconds)
+        for future in done:
+            self._under_way.pop(future)
+            self.labelled += not future.cancelled() and future.exception() is None
 
     @property
     def under_way(self) -> int:
@@ -347,7 +350,7 @@ def _sweep(
             elif only_failed and stored.failure is None:
                 tally.left_out += 1
             else:
-                yield replace(stored.job, everyone=everyone)
+                yield replace(stored.job, everyone=everyone, questions=stored.questions)
                 continue
             advance(1)
 

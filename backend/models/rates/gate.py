@@ -313,6 +313,8 @@ class RateGate:
             heapq.heappush(self._queue, (request_size.get(), arrival, waiting))
             self._admit()
             self._keep_exchanging()
+        if waiting.turn.done():
+            return waiting.turn.result()
         try:
             async with asyncio.timeout(patience):
                 return await waiting.turn

@@ -18,6 +18,7 @@ from whole_backend import prompt_of
 from backend.commands.bulk import labelling
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
+from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
 from backend.server.status.missing import Ending
 from backend.testing import Reply
@@ -159,6 +160,17 @@ def test_an_interrupted_run_comes_to_the_same_labels_scores_and_costs(tmp_path: 
             sold = Counter((request.model, prompt_of(request.body)) for request in folder.server.requests)
             assert set(sold.values()) == {1}
     assert outputs[0] == outputs[1]
+
+
+def test_an_interrupted_run_counts_the_tasks_that_end_while_it_stops(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder:
+        folder.table(*(f"lovely {number}" for number in range(24)))
+        with pytest.raises(KeyboardInterrupt), _interrupt_after(5):
+            folder.label()
+        with folder.ledger.read() as connection:
+            labelled = ProjectRounds(connection, "in").count_tasks()
+        assert f"{labelled} of 24 tasks labelled now" in said(folder)
+        assert labelled > 5
 
 
 def _interrupt_after(tasks: int) -> Any:

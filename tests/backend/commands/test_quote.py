@@ -167,6 +167,19 @@ def test_a_pilot_asks_everyone_about_random_tasks_which_are_then_part_of_the_job
         assert folder.server.count() == 2 * 40
 
 
+def test_two_models_of_which_a_removed_one_has_taught_have_the_documented_share(tmp_path: Path) -> None:
+    three = LabelFolder(
+        tmp_path / "three", billed, policy=None, concurrency=8, models=("red", "green", "blue")
+    )
+    (tmp_path / "three").mkdir()
+    with three as folder:
+        folder.table(*texts(48))
+        assert quote(folder, pilot=40).evidence.rounds == 40
+        with folder.copied(tmp_path / "two") as two:
+            assert quote(two).models.keys() == {"red", "green"}
+            assert quote(two).evidence.rounds == 0
+
+
 def test_without_a_pilot_the_share_is_what_is_documented(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, billed, policy=None) as folder:
         folder.table(*texts(50))

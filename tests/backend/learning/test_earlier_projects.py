@@ -170,7 +170,7 @@ def test_what_votes_say_of_the_models_is_kept_for_the_next_projects(
     process: Process, sqlite_ledger: Ledger
 ) -> None:
     assert taught(process, sqlite_ledger, 60) == [("1.1", 60.0)]
-    assert taught(process, sqlite_ledger, 80) == [("1.1", 80.0)]
+    assert taught(process, sqlite_ledger, 90) == [("1.1", 90.0)]
 
 
 def test_few_more_votes_teach_nothing_new(process: Process, sqlite_ledger: Ledger) -> None:

@@ -213,12 +213,7 @@ class Annotator:
             raise no_vote_error(job, replies, undecided)
 
     async def _planned(
-        self,
-        job: Job,
-        questions: Sequence[JobQuestion],
-        contexts: Contexts,
-        terms: Terms,
-        prompt: TaskPrompt,
+        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms, prompt: TaskPrompt
     ) -> Planned:
         """The plan; made again once the first rounds of the project have ended, if they are to be awaited.
 
@@ -393,11 +388,6 @@ class FinishedTask:
         return self.job.project, self.job.task
 
     @property
-    def cost(self) -> float:
-        """What was paid, also in a run that ended before the task's round, in $."""
-        return sum(self.replies.costs.values())
-
-    @property
     def shown(self) -> dict[str, int]:
         """How many examples the prompt of each model had."""
         return {arm: count for arm, count in self.prompt.shown.items() if arm in self.replies.arms}
@@ -406,40 +396,6 @@ class FinishedTask:
     def packs(self) -> dict[str, dict[str, bool]]:
         """Question → packed arm → whether its vote was that of its model, asked singly; of those compared."""
         return compared(self.job, self.plan, {**self.replies.beside, **self.replies.arms})
-
-    @property
-    def full_cost(self) -> float:
-        """The cost of asking every model once, in $, each by its cheaper arm.
-
-        For arms whose reply cost nothing it is their expected price: they failed, were not asked, or another
-        task had paid for their answer.
-        """
-        return sum(self._once_each.values())
-
-    @property
-    def bounded_cost(self) -> float:
-        """The part of :attr:`full_cost` of which only an upper bound is known, in $."""
-        paid, bounded = self.replies.costs, self.replies.bounded
-        return sum(cost for arm, cost in self._once_each.items() if arm in bounded and not paid.get(arm))
-
-    @property
-    def reused(self) -> dict[str, float]:
-        """The arms whose answer another task had paid for: arm → its price, $."""
-        prices, paid = self._prices, self.replies.costs
-        return {
-            arm: prices[arm] for arm in self.replies.voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0
-        }
-
-    @property
-    def _prices(self) -> dict[str, float]:
-        """The price of each arm in $: what was paid, or if it is nothing what is expected."""
-        expected = {arm: model.usd for arm, model in self.replies.left_out.items()}
-        expected |= zip(self.plan.arms, map(float, self.plan.costs), strict=True)
-        return expected | {arm: cost for arm, cost in self.replies.costs.items() if cost > 0.0}
-
-    @property
-    def _once_each(self) -> dict[str, float]:
-        return once_each(self._prices)
 
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
@@ -465,6 +421,38 @@ class FinishedTask:
         if self.prompt.tasks:
             description["examples"] = list(self.prompt.tasks)
         return self.plan.describe(question) | description
+
+
+@dataclass(frozen=True, slots=True)
+class _Bill:
+    """What the answers on a task cost, in $.
+
+    Attributes:
+        paid: what was paid, also in a run that ended before the task's round.
+        full: the cost of asking every model once, each by its cheaper arm. One whose reply cost nothing has
+            its expected price: it failed, was not asked, or another task had paid for its answer.
+        bounded: the part of ``full`` of which only an upper bound is known.
+        reused: the prices of the answers that another task had paid for.
+    """
+
+    paid: float
+    full: float
+    bounded: float
+    reused: Sequence[float]
+
+    @classmethod
+    def of(cls, plan: Plan, replies: Replies) -> _Bill:
+        paid = replies.costs
+        prices = {arm: model.usd for arm, model in replies.left_out.items()}
+        prices |= zip(plan.arms, map(float, plan.costs), strict=True)
+        prices |= {arm: cost for arm, cost in paid.items() if cost > 0.0}
+        full = once_each(prices)
+        return cls(
+            sum(paid.values()),
+            sum(full.values()),
+            sum(cost for arm, cost in full.items() if arm in replies.bounded and not paid.get(arm)),
+            [prices[arm] for arm in replies.voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0],
+        )
 
 
 def record_rounds(
@@ -512,9 +500,9 @@ def _new_rounds(
     people: Sequence[Annotation],
     chosen: Set[RoundKey],
 ) -> list[NewRound]:
-    packs = finished.packs
+    packs, bill = finished.packs, _Bill.of(finished.plan, finished.replies)
     new = [
-        _finished_round(connection, finished, question, people, packs.get(question.name, {}))
+        _finished_round(connection, finished, bill, question, people, packs=packs.get(question.name, {}))
         for question in finished.questions
         if question.key not in stored and question.name in finished.decisions
     ]
@@ -553,8 +541,10 @@ def _forget_failure(connection: Connection, job: Job) -> None:
 def _finished_round(
     connection: Connection,
     finished: FinishedTask,
+    bill: _Bill,
     question: JobQuestion,
     people: Sequence[Annotation],
+    *,
     packs: Mapping[str, bool],
 ) -> NewRound:
     """One round and what it teaches. The task's cost is shared equally among its decided questions."""
@@ -570,11 +560,11 @@ def _finished_round(
         votes={arm: answers.get(question.name) for arm, answers in votes.items()},
         label=decision.label,
         score=finished.scores.get(question.name, decision.score),
-        cost_usd=finished.cost / questions,
-        full_cost_usd=finished.full_cost / questions,
-        bounded_usd=finished.bounded_cost / questions,
-        reused=len(finished.reused) / questions,
-        reused_usd=sum(finished.reused.values()) / questions,
+        cost_usd=bill.paid / questions,
+        full_cost_usd=bill.full / questions,
+        bounded_usd=bill.bounded / questions,
+        reused=len(bill.reused) / questions,
+        reused_usd=sum(bill.reused) / questions,
         audit=finished.blind,
         taught=label,
         taught_by=taught_by,

@@ -307,11 +307,7 @@ def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
 
 
 def _teach(
-    ledger: Ledger,
-    event: WebhookEvent,
-    rows: Sequence[_HumanRow],
-    settings: Settings,
-    tally: TeachTally,
+    ledger: Ledger, event: WebhookEvent, rows: Sequence[_HumanRow], settings: Settings, tally: TeachTally
 ) -> None:
     with ledger.write() as connection:
         stored = [_stored(connection, row) for row in rows]

@@ -471,13 +471,8 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
         if call is None:
             raise LedgerError(f"there is no call {each.call}", where="money", fix="reserve it first")
         if call.state != "settled":
-            report = {
-                "input_tokens": each.input_tokens,
-                "output_tokens": each.output_tokens,
-                "error_code": each.error_code,
-                "seconds": each.seconds,
-                "cached_tokens": each.cached_tokens,
-            }
+            names = ("input_tokens", "output_tokens", "error_code", "seconds", "cached_tokens")
+            report = {name: getattr(each, name) for name in names}
             ends.append((call, {"state": "settled", "cost": to_picodollars(each.usd), **report}))
     _end(connection, ends)
     return len(ends)
@@ -485,12 +480,12 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
 
 def unsettled(connection: Connection, calls: Collection[int]) -> set[int]:
     """Return those of the calls whose cost is not booked yet: under way, or lost."""
-    ids = sorted(set(calls))
-    found: set[int] = set()
-    for some in portions(ids, _IDS_PER_QUERY):
-        rows = connection.execute(_CALLS, {"calls": some})
-        found |= {row.id for row in rows if row.state != "settled"}
-    return found
+    return {
+        row.id
+        for some in portions(sorted(set(calls)), _IDS_PER_QUERY)
+        for row in connection.execute(_CALLS, {"calls": some})
+        if row.state != "settled"
+    }
 
 
 def shares_of(connection: Connection, call: int) -> dict[int, float]:

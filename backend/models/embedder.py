@@ -152,7 +152,7 @@ class _VectorCache:
 _BATCH = 32
 
 _ENOUGH = 16
-_GATHER = 0.2
+_GATHER = 0.5
 """A text for which nobody hurries waits for so many others, at most that many seconds: each takes half
 the time that one alone takes."""
 

@@ -272,11 +272,7 @@ class ModelCaller:
                 passage = await self._enter(tokens, until, passage)
             except ModelTimeoutError as error:
                 raise refusal or error from None
-            if turn is not None:
-                if not turn.valid:
-                    self._leave(passage, CallEnd())
-                    raise self.outage.error()
-                turn.sent = True
+            self._take(turn, passage)
             asked_at = self._clock()
             try:
                 call = self._send(request, until if hurried else math.inf)
@@ -305,6 +301,18 @@ class ModelCaller:
             self._note_schema(schema, taken=_SCHEMA in request)
             sent = schema if _SCHEMA in request else None
             return replace(self._answer(model, received, counted, most, seconds, tasks), schema=sent)
+
+    def _take(self, turn: Turn | None, passage: Passage | None) -> None:
+        """Take a call's turn, unless the model has gone down while the call waited for its rate.
+
+        Calls that wait for no outage are refused while the model rests; others have turns.
+        """
+        rests = self.breaker.resting and self.breaker.waits_for_outage
+        if rests if turn is None else not turn.valid:
+            self._leave(passage, CallEnd())
+            raise self.outage.error()
+        if turn is not None:
+            turn.sent = True
 
     def _note_schema(self, schema: Mapping[str, Any] | None, *, taken: bool) -> None:
         if schema is None:

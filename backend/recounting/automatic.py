@@ -219,11 +219,7 @@ class AutomaticRecounts:
     """
 
     def __init__(
-        self,
-        access: LedgerAccess,
-        recounter: Recounter,
-        delivery: Delivery,
-        settings: Settings,
+        self, access: LedgerAccess, recounter: Recounter, delivery: Delivery, settings: Settings
     ) -> None:
         self._access, self._recounter, self._delivery = access, recounter, delivery
         self._by_itself = settings.recount and delivery.possible

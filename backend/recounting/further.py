@@ -394,12 +394,7 @@ class Completing:
     """
 
     def __init__(
-        self,
-        *,
-        access: LedgerAccess,
-        further: FurtherAsking,
-        settings: Settings,
-        environment: Environment,
+        self, *, access: LedgerAccess, further: FurtherAsking, settings: Settings, environment: Environment
     ) -> None:
         self._access, self._further = access, further
         self._settings, self._environment = settings, environment

@@ -301,11 +301,7 @@ _PRIOR = 4.0
 
 
 def labels_to_certify(
-    audits: Sequence[tuple[float, float]],
-    scores: Sequence[tuple[float, float]],
-    target: float,
-    *,
-    most: int,
+    audits: Sequence[tuple[float, float]], scores: Sequence[tuple[float, float]], target: float, *, most: int
 ) -> int | None:
     """Return the fewest further blind labels that are expected to certify some score.
 

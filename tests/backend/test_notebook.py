@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from labelling import LabelFolder
 from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
@@ -18,14 +17,11 @@ def moods(body: dict[str, object]) -> Reply:
     return Reply.says({"label": "Sad" if "gloomy" in prompt_of(body) else "Glad"})
 
 
-def test_a_frame_keeps_its_rows_index_and_columns_and_gets_the_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_frame_keeps_its_rows_index_and_columns_and_gets_the_labels(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {"n": [1, 2, 3], "text": ["lovely", "gloomy", None]}, index=["first", "second", "third"]
     )
     with LabelFolder(tmp_path, moods) as folder:
-        monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
         labelled = label(
             frame,
             labels=["Glad", "Sad"],

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
 
+class _Deaf(selectors.SelectSelector):
+    """Asks the system for nothing, which would take longer than most turns of the loop."""
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        return []
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """A loop that never sleeps. It must not wait for files, sockets or threads."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(_Deaf())
         self._now = 1_000_000.0
 
     def time(self) -> float:

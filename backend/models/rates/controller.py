@@ -128,7 +128,8 @@ class _Counts:
     def add(self, now: float, units: float) -> None:
         """Count units now, and forget what is older than two windows."""
         number = int(now / self._width)
-        self._bins = {other: held for other, held in self._bins.items() if other > number - 2 * BINS}
+        if number not in self._bins:
+            self._bins = {other: held for other, held in self._bins.items() if other > number - 2 * BINS}
         self._bins[number] = self._bins.get(number, 0.0) + units
 
     def take_back(self, units: float) -> None:

@@ -58,11 +58,6 @@ def folder(tmp_path: Path) -> Iterator[LabelFolder]:
         yield folder
 
 
-@pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-
-
 def said(folder: LabelFolder) -> str:
     """What the console shows."""
     return str(folder.console.file.getvalue())  # type: ignore[attr-defined]

@@ -84,10 +84,7 @@ def test_those_with_a_lower_score_are_asked_about_again_if_somebody_says_so(fold
     assert folder.server.count() - calls == 3 * len(low)
 
 
-def test_low_scores_that_people_have_labelled_are_counted_among_all_only(
-    folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
+def test_low_scores_that_people_have_labelled_are_counted_among_all_only(folder: LabelFolder) -> None:
     folder.write("people.csv", "camvo_project,text,camvo_label\nin,rain 0,Sad\n")
     teach_file(folder.path / "people.csv", folder.path / "camvo.yaml")
     scores = {row["text"]: float(row["camvo_score"]) for row in folder.rows()}

@@ -94,9 +94,8 @@ def test_a_parquet_file_without_a_row_of_its_own_label_has_the_same_types(folder
 
 @pytest.mark.parametrize("texts", [["lovely", "fine"], ["lovely", None], [None]])
 def test_each_column_of_a_data_frame_has_the_declared_type(
-    texts: list[str | None], folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
+    texts: list[str | None], folder: LabelFolder
 ) -> None:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
     labelled = label(
         pd.DataFrame({"text": texts}),
         labels=["Glad", "Sad"],

@@ -301,11 +301,10 @@ def test_an_outage_that_outlasts_the_patience_is_given_up(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("policy", ["joint", "camvo"])
 def test_missing_votes_on_blind_tasks_that_people_have_labelled_leave_the_ledger_sound(
-    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, policy: str
 ) -> None:
     provider = Provider(Reply.fails(503))
     with folder_of(tmp_path, provider, policy) as folder:
-        monkeypatch.setenv("CAMVO_DATABASE_URL", folder.environment.database_url)
         folder.label(no_wait=True, blind=6)
         folder.change("blind.csv", **dict.fromkeys(TEXTS, "Sad"))
         teach_file(folder.path / "blind.csv", folder.environment.config)

@@ -394,9 +394,7 @@ def reviewed(folder: LabelFolder, tasks: int, blind: int) -> None:
     folder.table(*texts(tasks))
     folder.label(blind=blind)
     folder.change("blind.csv", **{row["text"]: "Glad" for row in folder.rows("blind.csv")})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{folder.path / 'ledger.sqlite'}")
-        teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
+    teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
 
 
 def test_a_target_names_the_cheapest_mix_of_models_and_people(tmp_path: Path) -> None:

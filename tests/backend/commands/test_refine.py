@@ -73,8 +73,7 @@ def opened(path: Path, models: Models) -> LabelFolder:
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of which people have labelled every task, and models miss all irony."""
     path = tmp_path_factory.mktemp("labelled")
-    with pytest.MonkeyPatch.context() as patch, opened(path, Models()) as folder:
-        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
+    with opened(path, Models()) as folder:
         folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
         folder.label()
         teach(folder, TEXTS)
@@ -82,12 +81,9 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(
-    tmp_path: Path, labelled: Path, models: Models, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[LabelFolder]:
+def folder(tmp_path: Path, labelled: Path, models: Models) -> Iterator[LabelFolder]:
     """A copy of what was labelled, with models of its own."""
     shutil.copytree(labelled, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
     with opened(tmp_path, models) as folder:
         yield folder
 
@@ -125,8 +121,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, labelled: Path) -> Iterator[R
     """What was labelled, refined once."""
     path, models = tmp_path_factory.mktemp("refined"), Models()
     shutil.copytree(labelled, path, dirs_exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch, opened(path, models) as folder:
-        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{path / 'ledger.sqlite'}")
+    with opened(path, models) as folder:
         before = folder.server.count()
         yield Refined(folder, models, refined(folder), folder.server.count() - before)
 
@@ -217,10 +212,7 @@ def test_a_refinement_is_json(done: Refined) -> None:
     assert found["changes"][1]["written"] == f"{PRESENT} {GOOD}"
 
 
-def test_too_few_labelled_tasks_are_refused_before_anything_is_asked(
-    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def test_too_few_labelled_tasks_are_refused_before_anything_is_asked(tmp_path: Path, models: Models) -> None:
     with LabelFolder(tmp_path, models, concurrency=8) as folder:
         folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS[:24]))
         folder.label()
@@ -231,10 +223,7 @@ def test_too_few_labelled_tasks_are_refused_before_anything_is_asked(
         assert folder.server.count() == before
 
 
-def test_models_that_contradict_nobody_leave_nothing_to_refine(
-    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def test_models_that_contradict_nobody_leave_nothing_to_refine(tmp_path: Path, models: Models) -> None:
     with LabelFolder(tmp_path, models, concurrency=8, instructions=GOOD) as folder:
         folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS[:60]))
         folder.label()

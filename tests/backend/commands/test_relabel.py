@@ -311,10 +311,7 @@ def blind_rewards(folder: LabelFolder) -> list[float]:
         return sorted(each.reward or 0.0 for each in BlindQueues(connection, "in").of("label", epoch))
 
 
-def test_errors_that_people_have_found_stay_among_the_blind_tasks_after_a_split(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def test_errors_that_people_have_found_stay_among_the_blind_tasks_after_a_split(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, always("Glad"), models=("red", "green", "blue")) as folder:
         folder.table(*TEXTS)
         folder.label(labels=LABELS, blind=12)

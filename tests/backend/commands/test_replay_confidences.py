@@ -14,7 +14,7 @@ from synthetic_votes import SyntheticModel
 from topic_texts import draw_topic_texts
 
 MODELS = {"large": SyntheticModel(0.9, 10.0), "small": SyntheticModel(0.75, 1.0)}
-ITEMS = 250
+ITEMS = 150
 
 Replayed = tuple[dict[str, Any], str]
 """The JSON of a replay, and what it printed."""

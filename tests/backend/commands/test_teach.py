@@ -36,10 +36,9 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelFolder]:
 
 
 @pytest.fixture
-def folder(labelled: LabelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
+def folder(labelled: LabelFolder, tmp_path: Path) -> Iterator[LabelFolder]:
     """A copy of that folder with its ledger."""
     with labelled.copied(tmp_path) as folder:
-        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
         yield folder
 
 
@@ -114,10 +113,7 @@ def test_all_tasks_can_be_blind(tmp_path: Path) -> None:
         assert {row["camvo_blind"] for row in folder.rows()} == {"true"}
 
 
-def test_a_text_that_a_spreadsheet_would_compute_is_marked_and_taught_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def test_a_text_that_a_spreadsheet_would_compute_is_marked_and_taught_as_it_is(tmp_path: Path) -> None:
     texts = ["=1+1", "@cell", "'-2", "- plain"]
     with LabelFolder(tmp_path, always("Glad"), concurrency=8) as folder:
         folder.table(*texts)
@@ -303,11 +299,8 @@ def test_labels_of_texts_without_a_number_find_their_tasks(folder: LabelFolder) 
     assert human_labels(folder) == {TEXTS[0]: "Sad"}
 
 
-def test_a_text_in_another_unicode_form_finds_its_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_in_another_unicode_form_finds_its_task(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, always("Glad")) as folder:
-        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
         folder.table("caf\u00e9", "the\u0301")
         folder.label()
         folder.write("gold.csv", "camvo_project,text,camvo_label\nin,cafe\u0301,Sad\nin,th\u00e9,Sad\n")
@@ -350,12 +343,9 @@ def _mood(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if "gloomy" in prompt_of(body) else "Glad"})
 
 
-def test_blind_labels_say_which_tasks_hold_a_label_that_must_be_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blind_labels_say_which_tasks_hold_a_label_that_must_be_found(tmp_path: Path) -> None:
     policy = {"name": "joint", "recall": {"Sad": 0.8}}
     with LabelFolder(tmp_path, _mood, concurrency=16, policy=policy) as folder:
-        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
         folder.table(*[f"{'gloomy' if number % 3 == 0 else 'sunny'} {number}" for number in range(150)])
         folder.label(blind=75)
         sample = folder.rows("blind.csv")

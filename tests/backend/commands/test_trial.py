@@ -31,10 +31,9 @@ def told(body: dict[str, Any]) -> Reply:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelFolder]:
+def folder(tmp_path: Path) -> Iterator[LabelFolder]:
     """Twenty tasks that the models call glad, and ten of which people call sad."""
     with LabelFolder(tmp_path, told, concurrency=8) as folder:
-        monkeypatch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{tmp_path / 'ledger.sqlite'}")
         folder.table(*TEXTS)
         folder.label(blind=10)
         folder.change("blind.csv", **dict.fromkeys(TEXTS, "Sad"))

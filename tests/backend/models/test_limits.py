@@ -220,6 +220,19 @@ def test_five_failures_in_a_row_bring_a_minute_of_rest(server: OpenAIServer) -> 
     assert not pool["test"].resting
 
 
+def test_calls_that_wait_for_their_turn_are_not_sent_to_a_model_that_has_come_to_rest(
+    server: OpenAIServer,
+) -> None:
+    server.script = lambda body: Reply.fails(500)
+    pool = pool_of(server, max_concurrency=1)
+
+    async def main() -> list[str]:
+        return await asyncio.gather(*(outcome(pool, 30.0) for _ in range(20)))
+
+    assert asyncio.run(main()) == ["model_unavailable"] * 20
+    assert server.count() == 5
+
+
 def test_one_more_failure_after_the_rest_brings_another() -> None:
     clock = Clock()
     rest = CircuitBreaker(clock)

@@ -74,9 +74,7 @@ def test_the_report_of_a_file_names_tasks_as_its_blind_file_does_and_asked_model
     folder.label(blind=20)
     [row, *_] = folder.rows("blind.csv")
     folder.change("blind.csv", **{row["text"]: "Sad"})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CAMVO_DATABASE_URL", f"sqlite:///{folder.path / 'ledger.sqlite'}")
-        teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
+    teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
     without_models = folder.environment.model_copy(update={"config": None})
     console = Console(file=io.StringIO(), width=200)
     print_report(console, without_models, project="in", as_json=False)

@@ -21,11 +21,19 @@ from numpy.typing import NDArray
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
-from camvo.joint.plans import plan_by_worth, shadow_price, walk
-from camvo.joint.votes import Rows, VoteRows, renumber
+from camvo.joint.plans import caution, plan_by_worth, shadow_price, walk
+from camvo.joint.regret import regret_of
+from camvo.joint.votes import Rows, VoteRows, distinct, renumber
 from camvo.joint.votes_fit import VotesFit
 from camvo.numerics.small import upper_bound
-from camvo.policies.joint import CAUTION_ROUNDS, FIRST, MOST_FIRST, exploration_within
+from camvo.policies.joint import (
+    FIRST,
+    LEAST_PACE,
+    MOST_FIRST,
+    exploration_pace,
+    exploration_within,
+)
+from camvo.policies.parameters import WORTH
 from camvo.stages.stages import cheapest_first
 from camvo.state.exploration import SILENT, UNASKED
 from camvo.typing import Array
@@ -67,14 +75,16 @@ def documented_share(
     low, high = _WITH_AGREEMENT if agreement else _SHARES.get(policy, (least, 1.0))
     if policy != "joint":
         return low, high
-    everyone, low = _everyone(tasks, MOST_FIRST if agreement else FIRST) / max(tasks, 1), max(low, least)
-    lowest, highest = (everyone + (1.0 - everyone) * share for share in (low, max(low, high)))
-    return (max(everyone, min(lowest, _WITH_STUDENT)) if student else lowest), highest
+    low = max(low, least)
+    first, paces = (MOST_FIRST, (FIRST, FIRST)) if agreement else (FIRST, (LEAST_PACE, FIRST))
+    few, many = (_everyone(tasks, first, pace) / max(tasks, 1) for pace in paces)
+    lowest, highest = few + (1.0 - few) * low, many + (1.0 - many) * max(low, high)
+    return (max(few, min(lowest, _WITH_STUDENT)) if student else lowest), highest
 
 
-def _everyone(tasks: int, first: int) -> float:
+def _everyone(tasks: int, first: int, pace: float) -> float:
     """How many rounds of a project ask everyone: the first ``first`` rounds, and later ones by a draw."""
-    return float(tasks) if tasks <= first else math.sqrt(first**2 + FIRST * (tasks - first))
+    return float(tasks) if tasks <= first else min(math.sqrt(first**2 + pace * (tasks - first)), tasks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +138,17 @@ class KnownVotes:
         return JointFit.label_free(
             votes, self.labels, self.arms, dict(zip(self.arms, prices.tolist(), strict=True))
         )
+
+    def pace(self, worth: float) -> float:
+        """The pace at which rounds go on to ask everyone, by the regret of a fit to these votes."""
+        return exploration_pace(None if self._regret is None else self._regret * worth, len(self.rows))
+
+    @cached_property
+    def _regret(self) -> float | None:
+        numbered, counts = distinct(self.canonical)
+        rows = VoteRows(numbered, counts, np.zeros(len(counts)))
+        shortlist = self.fit(rows, WORTH).shortlist
+        return regret_of(rows, self.arms, self.labels, [*map(self.arms.index, shortlist)])
 
     def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
         """Whom the plan of a fit asks about each task, shape (n, K), without the draw that may ask everyone.
@@ -238,7 +259,8 @@ class JointProject:
         everyone = len(self.known.rows) + int(self.explored[: block.start].sum())
         left = self.aim - float((self.asked[: block.start] @ self.known.relative_prices).sum())
         allowance = max(left, 0.0) / (len(self.further) - block.start)
-        rate, allowance = exploration_within(_rate(everyone, block.stop - block.start), allowance)
+        rate = _rate(everyone, block.stop - block.start, self.known.pace(self.worth))
+        rate, allowance = exploration_within(rate, allowance)
         self.explored[block] = self.rng.random(block.stop - block.start) < rate
         self.asked[block] = self._planned(fit, self.further[block], everyone, allowance)
         self.asked[block][self.explored[block]] = True
@@ -260,8 +282,8 @@ class JointProject:
     def _planned(self, fit: JointFit, rows: Rows, everyone: int, allowance: float) -> NDArray[np.bool_]:
         """Whom the plan asks about each row; under an allowance, two plans share the rows by a draw."""
         positions = [fit.arms.index(arm) for arm in fit.shortlist]
-        caution = 1.0 + CAUTION_ROUNDS / max(everyone, 1)
-        prices = self.known.shares[positions] / (self.worth * caution)
+        worth = self.worth * caution(everyone)
+        prices = self.known.shares[positions] / worth
         asked = np.zeros(rows.shape, dtype=np.bool_)
         dearer: Array = np.ones(len(rows))
         if allowance < 1.0:
@@ -272,13 +294,13 @@ class JointProject:
             )
         for times in np.unique(dearer).tolist():
             some = dearer == times
-            asked[some] = self.known.planned(fit, rows[some], self.worth * caution / times)
+            asked[some] = self.known.planned(fit, rows[some], worth / times)
         return asked
 
 
-def _rate(everyone: int, tasks: int) -> float:
+def _rate(everyone: int, tasks: int, pace: float) -> float:
     """The expected share of the next tasks that ask everyone by a draw, after ``everyone`` that did."""
-    return min((math.sqrt(everyone**2 + FIRST * tasks) - everyone) / tasks, 1.0)
+    return min((math.sqrt(everyone**2 + pace * tasks) - everyone) / tasks, 1.0)
 
 
 REPLAYS: Final = 12

@@ -30,14 +30,22 @@ from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, quick_prices
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
+from camvo.joint.regret import regret_of
 from camvo.joint.skills import ContextSkills, reading_by_contexts
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
-from camvo.joint.votes_fit import Doubt, VotesFit, as_people_prefer, correction, fit_votes_and_student
+from camvo.joint.votes_fit import (
+    Doubt,
+    VotesFit,
+    as_people_prefer,
+    constant_arms,
+    correction,
+    fit_votes_and_student,
+)
 from camvo.numerics.small import EPSILON, is_known, weighted_median
 from camvo.state.contribution import LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
-from camvo.state.exploration import NO_CONTEXTS, UNASKED, LatestContexts, PatternCounts
+from camvo.state.exploration import NO_CONTEXTS, NO_PATTERNS, UNASKED, LatestContexts, PatternCounts
 from camvo.student import STUDENT
 from camvo.typing import Array
 
@@ -128,6 +136,7 @@ class JointFit:
         earlier: the number of earlier projects that the skills start from.
         head_start: as how many rounds that asked all arms these count.
         losses: what missing each label loses; empty if all labels are worth the same.
+        regret: what plans lose in a task because the fit is uncertain, in right labels; ``None`` if unknown.
     """
 
     arms: tuple[str, ...]
@@ -152,6 +161,7 @@ class JointFit:
     earlier: int = 0
     head_start: float = 0.0
     losses: LabelLosses = NO_LOSSES
+    regret: float | None = None
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -365,6 +375,7 @@ class JointFit:
         rare: bool = True,
         losses: LabelLosses = NO_LOSSES,
         earlier: Earlier = NOTHING_EARLIER,
+        explored: PatternCounts = NO_PATTERNS,
     ) -> JointFit:
         """Fit the model of votes, the human terms and the beliefs.
 
@@ -378,6 +389,7 @@ class JointFit:
             rare: whether the model of votes may leave rare labels to :mod:`camvo.joint.rare_labels`.
             losses: what missing each label loses; empty if all labels are worth the same.
             earlier: what earlier projects taught about the arms.
+            explored: the vote patterns of rounds that asked all arms, from which to estimate the regret.
         """
         arms, options = tuple(sorted(prices)), labels
         witnesses = tuple([arm for arm in arms if arm != STUDENT])
@@ -388,16 +400,27 @@ class JointFit:
             votes = VotesFit.of(evidence, arms, labels, earlier)
             shortlist = _shortlist_of(votes, prices, arms, most)
             fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
+            if not losses:
+                fit = replace(fit, regret=_regret(explored, arms, labels, shortlist, earlier))
             if fit.doubt is None:
                 return _with_contexts(fit, contexts)
             settled = _settled(votes, fit.doubt, contexts, arms, labels)
             if settled is None:
                 return fit
-            fit = _fit(settled, latest, labels, arms, shortlist, grades, others_rare, losses)
-            return _with_contexts(fit, contexts)
+            settled_fit = _fit(settled, latest, labels, arms, shortlist, grades, others_rare, losses)
+            return _with_contexts(replace(settled_fit, regret=fit.regret), contexts)
         others = {arm: price for arm, price in prices.items() if arm != STUDENT}
         silent = JointFit.fit(
-            evidence, latest, options, others, grades, contexts, rare=rare, losses=losses, earlier=earlier
+            evidence,
+            latest,
+            options,
+            others,
+            grades,
+            contexts,
+            rare=rare,
+            losses=losses,
+            earlier=earlier,
+            explored=explored,
         )
         votes = fit_votes_and_student(evidence, arms, labels, earlier)
         if silent.doubt is None:
@@ -407,7 +430,9 @@ class JointFit:
         asked = _shortlist_of(of_others, others, silent.arms, fewer)
         shortlist = tuple(sorted((*asked, STUDENT)))
         fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
-        return replace(fit, silent=silent, earlier=silent.earlier, head_start=silent.head_start)
+        return replace(
+            fit, silent=silent, earlier=silent.earlier, head_start=silent.head_start, regret=silent.regret
+        )
 
     @classmethod
     def label_free(
@@ -545,7 +570,20 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     positions = [fit.arms.index(arm) for arm in fit.shortlist]
     correct = correction(fit.human, positions, fit.labels)
     alone = believe(fit.model.among(positions), fit.beliefs.lattice, correct)
-    return replace(fit, contexts=skills, counted=counts_over_model(fit.beliefs, alone))
+    counted = counts_over_model(fit.beliefs, alone)
+    return replace(fit, contexts=skills, counted=counted, regret=None)  # resamples know of no context
+
+
+@lru_cache(maxsize=32)
+def _regret(
+    explored: PatternCounts,
+    arms: tuple[str, ...],
+    labels: tuple[str, ...],
+    shortlist: tuple[str, ...],
+    earlier: Earlier,
+) -> float | None:
+    rows, constant = VoteRows.of(explored.patterns, arms, labels), constant_arms(explored, arms, labels)
+    return regret_of(rows, arms, labels, [*map(arms.index, shortlist)], constant, earlier.prior(arms))
 
 
 @lru_cache(maxsize=32)

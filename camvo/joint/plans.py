@@ -32,6 +32,18 @@ NEVER: Final = -1e9
 """The value of an impossible step. It is finite, so that its product with a probability of 0 is 0."""
 
 
+_CAUTION_ROUNDS: Final = 200.0
+
+
+def caution(everyone: float) -> float:
+    """As how many right labels one counts in plans fitted to ``everyone`` rounds that asked all arms.
+
+    It is 2 after 200 rounds, larger after fewer, and approaches 1 after many. A model fitted to few rounds
+    has errors, and choosing its best plan favours errors that make it stop too early.
+    """
+    return 1.0 + _CAUTION_ROUNDS / max(everyone, 1.0)
+
+
 class Stops(Hashable, Protocol):
     """What stopping is worth, in any unit of value. Hashable, because plans are cached."""
 

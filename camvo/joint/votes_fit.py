@@ -159,7 +159,7 @@ class VotesFit:
     ) -> VotesFit:
         """Fit the model of votes; cached, because human labels and prices change more often than votes."""
         rows, prior = VoteRows.of(evidence.patterns, arms, labels), earlier.prior(arms)
-        fit = VotesFit.of_rows(rows, len(labels), _constant_arms(evidence, arms, labels), prior)
+        fit = VotesFit.of_rows(rows, len(labels), constant_arms(evidence, arms, labels), prior)
         return fit if prior is None else replace(fit, earlier=len(earlier.lessons))
 
     @classmethod
@@ -284,9 +284,7 @@ _INFORMATION: Final = 0.02
 
 
 @lru_cache(maxsize=64)
-def _constant_arms(
-    evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]
-) -> tuple[int, ...]:
+def constant_arms(evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]) -> tuple[int, ...]:
     """The positions of the arms that nearly always say one label, whatever the others say.
 
     Where votes do not show which label an arm leans to, it would pass for one that is right as often as its

@@ -14,7 +14,7 @@ from camvo.joint.label_losses import NO_LOSSES, LabelLosses, arms_in_plan
 from camvo.joint.lattice import most_arms
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.places import SpanFit
-from camvo.joint.plans import shadow_price
+from camvo.joint.plans import caution, shadow_price
 from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.parameters import DEFAULT, WORTH, ByLabel, JointParameters
 from camvo.policies.policy import (
@@ -59,16 +59,27 @@ MOST_FIRST: Final = 200
 """Where an agreement is required, at most this many first rounds ask all arms; fewer if fewer can prove it.
 While there are too few such rounds, the others stop only where the label is certain."""
 
-CAUTION_ROUNDS: Final = 200.0
-"""After this many rounds that ask all arms, a right label counts as worth twice as much.
-
-The factor is larger after fewer rounds and approaches 1 after many. A model fitted to few rounds has errors,
-and choosing its best plan favours errors that make it stop too early.
-"""
-
+LEAST_PACE: Final = 10.0
+MOST_PACE: Final = 144.0
+"""Bounds of the pace at which rounds ask all arms (:func:`exploration_pace`)."""
 
 _EXPLOIT: Final = 3.0
 """Under a small allowance, rounds that ask all arms take a third of the money; the others learn from them."""
+
+
+def exploration_pace(regret: float | None, everyone: float) -> float:
+    """The pace p of exploration: later rounds ask all arms so often that E² grows by p with each round.
+
+    Where E rounds leave a regret of a/E prices of asking all arms in each of n tasks, their cost and the
+    regret together, c·E + n·a/E, are least with E² = a·n/c. A plan costs about half the price of asking all
+    arms, so such a round costs half of it more, c = ½, and p is 2·a.
+
+    Args:
+        regret: what plans lose in a task because their fit is uncertain, in prices of asking all arms;
+            ``None`` if it is not known.
+        everyone: how many rounds asked all arms.
+    """
+    return FIRST if regret is None else min(max(2.0 * regret * everyone, LEAST_PACE), MOST_PACE)
 
 
 def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
@@ -133,10 +144,10 @@ class Joint(Ensemble, JointParameters):
 
     Where an agreement is required, the policy asks the arms whose votes could still change the label.
 
-    Some rounds ask all arms: the first 36, and later ones drawn at random with probability 18/E after E such
-    rounds, so that n rounds include about 6·√n of them. The model of votes is fitted to these rounds without
-    any ground truth. Human labels correct it. A slow arm (:attr:`.Conditions.waits`) is spared at random, so
-    often that waiting for it is worth no more than the price of asking all arms.
+    Some rounds ask all arms: the first 36, and later ones drawn at random, so many that they cost about what
+    plans lose because their fit is uncertain (:mod:`camvo.joint.regret`). The model of votes is fitted to
+    these rounds without any ground truth. Human labels correct it. A slow arm (:attr:`.Conditions.waits`) is
+    spared at random, so often that waiting for it is worth no more than the price of asking all arms.
 
     Attributes:
         worth: the worth of one more right label, in prices of asking all models; positive and finite. Or, by
@@ -279,7 +290,15 @@ class Joint(Ensemble, JointParameters):
         earlier = observation.state.earlier
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
         return JointFitData(
-            evidence, latest, observation.labels, prices, sure, contexts, losses=losses, earlier=earlier
+            evidence,
+            latest,
+            observation.labels,
+            prices,
+            sure,
+            contexts,
+            losses=losses,
+            earlier=earlier,
+            explored=observation.state.exploration.explored,
         )
 
     def _fits(self, aggregation: Aggregation) -> bool:
@@ -295,8 +314,8 @@ class Joint(Ensemble, JointParameters):
         waits = shares_of_waits(costs, slow)
         spared = set() if conditions.everyone else _spared(situation, waits)
         everyone = _everyone_rounds(situation, slow)
-        head = self._head_start(situation)
-        rate = self.exploration_rate(everyone + conditions.waiting.everyone, head)
+        head, regret = self._head_start(situation), self._regret(situation)
+        rate = self.exploration_rate(everyone + conditions.waiting.everyone, head, regret)
         rate = 0.0 if conditions.decided else rate
         allowance = self._allowance(conditions)
         if allowance < 1.0:
@@ -359,14 +378,26 @@ class Joint(Ensemble, JointParameters):
         fits = [self.joint_fit(observation, situation.costs) for observation in observations]
         return min((fit.head_start if isinstance(fit, JointFit) else 0.0 for fit in fits), default=0.0)
 
-    def exploration_rate(self, everyone: int, head_start: float = 0.0) -> float:
+    def _regret(self, situation: Situation) -> float | None:
+        """What the task's plans lose because their fits are uncertain, in prices of asking all arms."""
+        lost = 0.0
+        for observation in situation.observations.values():
+            fit = self.joint_fit(observation, situation.costs)
+            if not isinstance(fit, JointFit) or fit.regret is None:
+                return None
+            lost += fit.regret
+        return lost * self.worth_in_askings(situation.costs)
+
+    def exploration_rate(self, everyone: int, head_start: float = 0.0, regret: float | None = None) -> float:
         """How often rounds ask all arms, whatever they vote, after ``everyone`` that did; in [0, 1].
 
-        ``head_start``: as how many such rounds earlier projects count.
+        ``head_start``: as how many such rounds earlier projects count. ``regret``: see
+        :func:`exploration_pace`.
         """
         if everyone < self._first_rounds(head_start):
             return 1.0
-        return min(1.0, FIRST / 2.0 / (everyone + head_start))
+        known = everyone + head_start
+        return min(1.0, exploration_pace(regret, known) / 2.0 / known)
 
     def _opening(self, situation: Situation, head_start: float, everyone: int) -> int:
         """How many more rounds ask all arms; 0 with a question about which all rounds do."""
@@ -385,8 +416,7 @@ class Joint(Ensemble, JointParameters):
         """The worth of a unit of value, in prices of asking all arms; 1 where an agreement is required."""
         if self.agreement is not None:
             return 1.0
-        caution = 1.0 if conditions.decided else 1.0 + CAUTION_ROUNDS / max(everyone, 1)
-        return self.worth_in_askings(costs) * caution
+        return self.worth_in_askings(costs) * (1.0 if conditions.decided else caution(everyone))
 
     def _shadow_price(
         self,

@@ -33,7 +33,7 @@ from camvo.stages.stages import Exploration, Stages
 from camvo.state.arm import EstimatorName, posterior
 from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
-from camvo.state.exploration import NO_CONTEXTS, LatestContexts, PatternCounts
+from camvo.state.exploration import NO_CONTEXTS, NO_PATTERNS, LatestContexts, PatternCounts
 from camvo.state.state import State, check_contexts
 from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
@@ -106,6 +106,7 @@ class JointFitData:
         shares: (arm, its share of the price of all), by name; only with an agreement.
         losses: what missing each label loses; empty if all labels are worth the same.
         earlier: what earlier projects taught about the arms.
+        explored: the vote patterns of rounds that asked all arms, from which to estimate the regret.
     """
 
     evidence: PatternCounts
@@ -118,11 +119,12 @@ class JointFitData:
     shares: tuple[tuple[str, float], ...] = ()
     losses: LabelLosses = NO_LOSSES
     earlier: Earlier = NOTHING_EARLIER
+    explored: PatternCounts = NO_PATTERNS
 
     @property
     def basis(self) -> Hashable:
         """The rounds, the confidences, the contexts, and earlier projects."""
-        return self.evidence, self.latest, self.confidences, self.contexts, self.earlier
+        return self.evidence, self.latest, self.confidences, self.contexts, self.earlier, self.explored
 
     @property
     def kind(self) -> Hashable:
@@ -146,6 +148,7 @@ class JointFitData:
             rare=self.agreement is None,
             losses=self.losses,
             earlier=self.earlier,
+            explored=self.explored,
         )
         if self.agreement is None:
             return Fit(joint)

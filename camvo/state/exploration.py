@@ -28,6 +28,9 @@ SILENT, UNASKED = -1, -2
 _GROWTH = 1.2
 """The growth of the number of rounds after which the evidence of fits is renewed."""
 
+_GROWTH_EXPLORED: Final = 1.3
+"""The same for the rounds that asked everyone: an estimate of the regret takes several fits."""
+
 _MOST_NAMED: Final = 6
 """Patterns name at most this many labels. With more, nearly every round would be a pattern of its own."""
 
@@ -227,6 +230,9 @@ class PatternCounts:
     places: Mapping[VotePattern, int] = field(default_factory=dict)
 
 
+NO_PATTERNS: Final = PatternCounts()
+
+
 @dataclass(slots=True)
 class ExplorationSums:
     """Signed sums over exploration rounds, since stops were last forgotten.
@@ -237,6 +243,7 @@ class ExplorationSums:
         patterns: pattern → its number of rounds.
         evidence: a copy of the patterns for fits, which is renewed when the rounds have grown by a fifth.
         places: where votes are spans, marks at a place → how often they occurred.
+        explored: a copy of the patterns of rounds that asked everyone, renewed when these have grown by 30%.
     """
 
     tried: int = 0
@@ -245,6 +252,7 @@ class ExplorationSums:
     evidence: PatternCounts = field(default_factory=PatternCounts, compare=False)
     _forgot: bool = False
     places: Counter[VotePattern] = field(default_factory=Counter)
+    explored: PatternCounts = field(default=NO_PATTERNS, compare=False)
     _pools: Counter[tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -287,11 +295,18 @@ class ExplorationSums:
         rounds = self.patterns.total()
         if not self.evidence.rounds <= rounds <= self.evidence.rounds * _GROWTH:
             self.evidence = PatternCounts(dict(self.patterns), rounds, dict(self.places))
+        rounds = self._pools.total()
+        if not self.explored.rounds <= rounds <= self.explored.rounds * _GROWTH_EXPLORED:
+            self.explored = self._of_everyone()
+
+    def _of_everyone(self) -> PatternCounts:
+        patterns = {pattern: count for pattern, count in self.patterns.items() if pattern.everyone}
+        return PatternCounts(patterns, sum(patterns.values()))
 
     def forget_stops(self) -> None:
         """From now on, fits learn from later rounds only."""
         self.patterns, self.evidence, self._pools = Counter(), PatternCounts(), Counter()
-        self.places = Counter()
+        self.places, self.explored = Counter(), NO_PATTERNS
         self._forgot = True
 
     def rename(self, names: Mapping[str, str]) -> None:
@@ -306,22 +321,25 @@ class ExplorationSums:
     def _change(self, change: Callable[[VotePattern], VotePattern]) -> None:
         self.patterns = patterns = _changed(self.patterns, change)
         self.evidence = PatternCounts(dict(patterns), patterns.total(), dict(self.places))
+        self.explored = self._of_everyone()
         self.__post_init__()
 
     def to_list(self) -> list[Any]:
         """The sums as plain JSON, for a snapshot."""
-        patterns = [_table(self.patterns), _table(self.evidence.patterns)]
+        copies = self.evidence.patterns, self.explored.patterns
+        patterns = [_table(self.patterns), *map(_table, copies)]
         places = [_table(self.places), _table(self.evidence.places)] if self.places else []
         return [self.tried, self.right, *patterns, self._forgot, *places]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> ExplorationSums:
         """Inverse of :meth:`to_list`."""
-        tried, right, patterns, evidence, forgot, *of_places = data
+        tried, right, patterns, evidence, explored, forgot, *of_places = data
         places, seen = map(_counts, of_places or [[], []])
-        counts = _counts(evidence)
+        counts, drawn = _counts(evidence), _counts(explored)
         known = PatternCounts(dict(counts), counts.total(), dict(seen))
-        return cls(tried, right, _counts(patterns), known, forgot, places)
+        everyone = PatternCounts(dict(drawn), drawn.total())
+        return cls(tried, right, _counts(patterns), known, forgot, places, everyone)
 
 
 def _changed(

@@ -48,12 +48,17 @@ def fit_to(votes, contexts, labels, arms):
         counts[pattern] += 1
     latest = LatestContexts(patterns, contexts.astype(np.float32))
     prices = dict.fromkeys(arms, 0.01)
-    return JointFit.fit(PatternCounts(counts, len(votes)), LatestRounds(), labels, prices, contexts=latest)
+    seen = PatternCounts(counts, len(votes))
+    return JointFit.fit(seen, LatestRounds(), labels, prices, contexts=latest, explored=seen)
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), LABELS])
 def test_skills_that_hang_on_the_context_are_found(labels):
     assert fit(2.0, labels=labels).contexts is not None
+
+
+def test_with_such_skills_the_regret_is_not_known_since_resamples_know_no_context():
+    assert fit(2.0).regret is None
 
 
 @pytest.mark.parametrize("labels", [("no", "yes"), LABELS])

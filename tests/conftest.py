@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from _pytest.assertion import rewrite
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 
@@ -23,24 +22,6 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Rewrite the assertions of a part of all tests: the other processes do the others meanwhile.
-
-    Each has to import all tests. They would do so in the same order, and each rewrite every one.
-    """
-    config = session.config
-    worker = getattr(config, "workerinput", None)
-    if worker is None or config.args != config.getini("testpaths"):
-        return
-    tests = sorted(file for file in (config.rootpath / "tests").rglob("test_*.py") if _may_run(file, config))
-    for file in tests[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
-        compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-        if rewrite._read_pyc(file, compiled) is None and rewrite.try_makedirs(compiled.parent):
-            source, code = rewrite._rewrite_test(file, config)
-            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, source, compiled)
 
 
 class _OneLabelStudio(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.joint.joint_fit import JointFit
-from camvo.policies.joint import CAUTION_ROUNDS, Joint
+from camvo.joint.plans import caution
+from camvo.policies.joint import Joint
 from camvo.policies.policy import JointFitData
 from camvo.replays.replay import VotesTable
 from camvo.stages.stages import QuestionStages, cheapest_first, next_arms
@@ -56,7 +57,7 @@ def run(policy: Joint, table: VotesTable, seed: int = 0) -> Decided:
     while start < tasks:
         fit = _fit(policy, table, sums)
         end = min(max(start + _LEAST, int(start * _GROWTH)), tasks)
-        worth = policy.worth_in_askings(table.prices) * (1.0 + CAUTION_ROUNDS / max(everyone, 1))
+        worth = policy.worth_in_askings(table.prices) * caution(everyone)
         prices = {arm: share / worth for arm, share in zip(order, shares, strict=True)}
         stages = QuestionStages(fit.options, fit, tuple([prices[arm] for arm in fit.shortlist]))
         decide = _shared(stages, tuple(names), prices)

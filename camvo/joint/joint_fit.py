@@ -30,7 +30,7 @@ from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, quick_prices
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
-from camvo.joint.regret import regret_of
+from camvo.joint.regret import regret_of_explored
 from camvo.joint.skills import ContextSkills, reading_by_contexts
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
@@ -38,7 +38,6 @@ from camvo.joint.votes_fit import (
     Doubt,
     VotesFit,
     as_people_prefer,
-    constant_arms,
     correction,
     fit_votes_and_student,
 )
@@ -401,7 +400,7 @@ class JointFit:
             shortlist = _shortlist_of(votes, prices, arms, most)
             fit = _fit(votes, latest, labels, arms, shortlist, grades, others_rare, losses)
             if not losses:
-                fit = replace(fit, regret=_regret(explored, arms, labels, shortlist, earlier))
+                fit = replace(fit, regret=regret_of_explored(explored, arms, labels, shortlist, earlier))
             if fit.doubt is None:
                 return _with_contexts(fit, contexts)
             settled = _settled(votes, fit.doubt, contexts, arms, labels)
@@ -572,18 +571,6 @@ def _with_contexts(fit: JointFit, contexts: LatestContexts) -> JointFit:
     alone = believe(fit.model.among(positions), fit.beliefs.lattice, correct)
     counted = counts_over_model(fit.beliefs, alone)
     return replace(fit, contexts=skills, counted=counted, regret=None)  # resamples know of no context
-
-
-@lru_cache(maxsize=32)
-def _regret(
-    explored: PatternCounts,
-    arms: tuple[str, ...],
-    labels: tuple[str, ...],
-    shortlist: tuple[str, ...],
-    earlier: Earlier,
-) -> float | None:
-    rows, constant = VoteRows.of(explored.patterns, arms, labels), constant_arms(explored, arms, labels)
-    return regret_of(rows, arms, labels, [*map(arms.index, shortlist)], constant, earlier.prior(arms))
 
 
 @lru_cache(maxsize=32)

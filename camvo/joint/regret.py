@@ -9,6 +9,7 @@ is as good as another, and the regret is small however little is known about the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,9 +17,10 @@ import numpy as np
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.plans import Worth, caution, plan_by_worth
 from camvo.joint.votes import VoteRows
-from camvo.joint.votes_fit import VotesFit, as_people_prefer
+from camvo.joint.votes_fit import VotesFit, as_people_prefer, constant_arms
 from camvo.state.contribution import LatestRounds
-from camvo.state.earlier import SkillPrior
+from camvo.state.earlier import Earlier, SkillPrior
+from camvo.state.exploration import PatternCounts
 from camvo.typing import Array
 
 _FEWEST: Final = 15
@@ -29,6 +31,19 @@ _RESAMPLES: Final = 4
 _WORTH: Final = 15.0
 """The worth of a right label in prices of asking all arms, which here have the same price: so all tasks of a
 question share one regret, whatever their prices."""
+
+
+@lru_cache(maxsize=32)
+def regret_of_explored(
+    explored: PatternCounts,
+    arms: tuple[str, ...],
+    labels: tuple[str, ...],
+    shortlist: tuple[str, ...],
+    earlier: Earlier,
+) -> float | None:
+    """The regret by vote patterns of rounds that asked all arms, and by what earlier projects taught."""
+    rows, constant = VoteRows.of(explored.patterns, arms, labels), constant_arms(explored, arms, labels)
+    return regret_of(rows, arms, labels, [*map(arms.index, shortlist)], constant, earlier.prior(arms))
 
 
 def regret_of(  # noqa: PLR0917 - what a fit is made of

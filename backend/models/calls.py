@@ -3,8 +3,7 @@
 ``litellm.acompletion`` prepares every call afresh, in its own thread, and wraps every response in models
 for callbacks: four times the processor time of the request itself. On the short path litellm prepares a
 model's calls once: the address, the headers and all parameters except the messages. A call then takes
-the connections of litellm's HTTP client and litellm's errors, and nothing else. The provider receives the
-same request.
+litellm's HTTP client and litellm's errors, and nothing else. The provider receives the same request.
 
 Calls that need more of litellm go through ``acompletion``: those with images, with parameters that are not
 listed here, and those of all other providers.
@@ -325,11 +324,11 @@ class _Path:
     model: str
     provider: Any
     config: Any
-    request: Any
-    headers: dict[str, str]
+    url: Any
+    headers: Mapping[str, str]
     parameters: Mapping[str, Any]
 
-    async def call(self, messages: Sequence[Mapping[str, Any]], timeout: Any) -> Any:  # noqa: ASYNC109
+    async def call(self, messages: Sequence[Mapping[str, Any]], timeout: float | None) -> Any:  # noqa: ASYNC109
         """Make one call; the response has the attributes of litellm's that CaMVo reads.
 
         Raises:
@@ -341,7 +340,7 @@ class _Path:
         body = json.dumps({"model": self.model, "messages": messages, **self.parameters})
         client = get_async_httpx_client(llm_provider=self.provider, params={"ssl_verify": None})
         try:
-            response = await _sent(client, self.request, self.headers, body, timeout)
+            response = await client.post(self.url, data=body, headers=dict(self.headers), timeout=timeout)
             return _read(response, self.config)
         except httpx.HTTPStatusError as error:
             raise self._error(error, self._refused(error)) from error
@@ -374,51 +373,6 @@ class _Path:
         return mapped
 
 
-async def _sent(
-    client: Any,
-    request: Any,
-    headers: dict[str, str],
-    body: str,
-    timeout: Any,  # noqa: ASYNC109
-) -> Any:
-    """The response to a request, over a connection of litellm's client.
-
-    Between the two, httpx would keep cookies and follow redirects, which takes as long as the call itself.
-    The client sends by httpx what needs that: after a redirect or without a connection, and where it has
-    none of aiohttp's.
-
-    Raises:
-        Exception: one of httpx or litellm, as from ``client.post``.
-    """
-    import httpx  # noqa: PLC0415 - litellm imports it too
-    from litellm import Timeout  # noqa: PLC0415
-    from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415
-
-    transport = client.client._transport
-    if isinstance(transport, aiohttp_transport.LiteLLMAiohttpTransport):
-        limits = timeout if isinstance(timeout, httpx.Timeout) else httpx.Timeout(timeout)
-        sent = SimpleNamespace(method="POST", url=request.url, headers=headers, content=body.encode())
-        try:
-            with aiohttp_transport.map_aiohttp_exceptions():
-                session, proxy = (
-                    transport.get_valid_client_session(),
-                    await transport._get_proxy_settings(sent),
-                )
-                answer = await transport._make_aiohttp_request(
-                    session, sent, limits, proxy, None, transport._ssl_verify
-                )
-                content = await answer.read()
-        except httpx.TimeoutException as error:
-            raise Timeout("no answer in time", model="", llm_provider="") from error
-        except (httpx.ConnectError, httpx.RemoteProtocolError):
-            pass
-        else:
-            response = httpx.Response(answer.status, headers=answer.headers, content=content, request=request)
-            if not response.has_redirect_location:
-                return response.raise_for_status()
-    return await client.post(request.url, data=body, headers=headers, timeout=timeout)
-
-
 def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path | None:
     """The short path of a request in litellm's terms; ``None`` if ``acompletion`` has to make the call.
 
@@ -439,8 +393,8 @@ def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path
 @lru_cache(maxsize=256)
 def _prepared(fixed: str) -> _Path | None:
     """Let litellm prepare the calls that share these parameters, in JSON."""
+    import httpx  # noqa: PLC0415 - litellm imports it too
     import litellm  # noqa: PLC0415
-    from litellm.llms.custom_httpx.http_handler import get_async_httpx_client  # noqa: PLC0415
     from litellm.main import _resolve_openai_api_base  # noqa: PLC0415
     from litellm.secret_managers.main import get_secret_str  # noqa: PLC0415
     from litellm.utils import ProviderConfigManager, get_optional_params  # noqa: PLC0415
@@ -470,12 +424,9 @@ def _prepared(fixed: str) -> _Path | None:
     if not body.keys() <= _MAPPED | {"model", "messages", "max_completion_tokens"} or extra:
         return None
     headers = config.validate_environment({}, model, [], parameters, {}, api_key=key, api_base=address)
-    url = config.get_complete_url(address or base, key, model, parameters, {})
-    http = get_async_httpx_client(llm_provider=provider, params={"ssl_verify": None}).client
-    prepared = http.build_request("POST", url, headers=headers, content=b"")
-    sent = {field: value for field, value in prepared.headers.items() if field != "content-length"}
+    url = httpx.URL(config.get_complete_url(address or base, key, model, parameters, {}))  # parsed once
     shared = {field: value for field, value in body.items() if field not in {"model", "messages"}}
-    return _Path(model, provider, config, prepared, sent, shared)
+    return _Path(model, provider, config, url, headers, shared)
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:

@@ -94,7 +94,6 @@ FEW_LINES = 60
 SHORT: Mapping[str, str] = {
     "backend.questions.tags": "one file for each tag",
     "backend.ledger.database.bounded_connection": "it needs the extra [postgres]",
-    "backend.commands.shared.certificate_picture": "it loads matplotlib",
 }
 """Modules, and folders of them, that may be shorter, each with its reason."""
 

@@ -335,7 +335,7 @@ def _render(  # noqa: PLR0917 - what the page says
 
 def issue_certificate(console: Console, environment: Environment, project: str | None, path: Path) -> int:
     """Write the certificate of a project's labels as they are now, and remember it."""
-    from backend.commands.shared.certificate_picture import draw  # noqa: PLC0415 - loads matplotlib
+    from backend.server.status.drawings import certificate_drawings  # noqa: PLC0415 - loads matplotlib
 
     check_writable(path)
     settings = settings_module.load(environment.config)
@@ -349,7 +349,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
                     f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
                 )
             said = contents_of(connection, stored, settings)
-        drawings = draw(_current_questions(report))
+        drawings = certificate_drawings(_current_questions(report))
         with ledger.write() as connection:
             number, at = Certificates(connection, stored.key).next_number(), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()

@@ -1,9 +1,9 @@
-"""The charts of a project's status page."""
+"""The charts of a project's status page and of its certificate."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,11 +41,15 @@ from backend.server.status.report import (
     Share,
 )
 from camvo.numerics.small import clopper_pearson
+from camvo.shares import LabelShare
 
 SIZE = (3.7, 2.6)
 """Width and height of a drawing in inches: on a screen of 360 pixels its texts have their own size."""
 
 _KEPT = 256
+
+_MOST_CERTIFIED = 25
+"""The labels that a certificate draws, the most frequent ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,3 +327,44 @@ def _vote(project: ProjectReport, measure: str) -> Priced | None:
     right = scores.labels
     price = project.cost.rounds_usd / project.progress.predicted
     return Priced("CaMVo", price, right.share or 0.0, right.low or 0.0, right.high or 0.0)
+
+
+def _certified(labels: tuple[LabelShare, ...]) -> Picture:
+    """Draw each label's share with its interval, above the interval of the blind labels alone."""
+    most = sorted(labels, key=lambda label: -label.share)[:_MOST_CERTIFIED]
+    figure = new_figure(SIZE[0], 0.8 + 0.28 * len(most))
+    axes = figure.add_subplot()
+    for row, label in enumerate(most):
+        axes.plot(
+            [label.alone_low, label.alone_high], [row, row], color=DOT, linewidth=6, solid_capstyle="butt"
+        )
+        axes.plot([label.low, label.high], [row, row], color=COLOURS[0], linewidth=2.6, solid_capstyle="butt")
+    rows = range(len(most))
+    axes.plot(
+        [label.predicted for label in most], rows, "D", color=COLOURS[1], markersize=4, fillstyle="none"
+    )
+    axes.plot([label.share for label in most], rows, "o", color=COLOURS[0], markersize=5)
+    axes.set_yticks(rows, [short(label.label, 18) for label in most])
+    axes.set(ylim=(len(most) - 0.4, -0.6), xlim=(0, None))
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_formatter(percent_tick)
+    left_out = len(labels) - len(most)
+    caption = (
+        "Filled: the estimate, with its 95% interval. Open: the models' labels, counted.",
+        "Grey: the interval that the blind labels give alone.",
+        *([f"{left_out} rarer labels are in the table only."] if left_out else []),
+    )
+    alt = "Shares with 95% intervals: " + ", ".join(
+        f"{label.label} {label.share:.1%} ({label.low:.1%} to {label.high:.1%})" for label in most
+    )
+    return Picture("shares", "The share of each label", figure, alt, caption)
+
+
+def certificate_drawings(questions: Sequence[QuestionReport]) -> dict[str, Drawing]:
+    """Return control → the picture of its labels' shares; controls without shares are absent."""
+    return {
+        question.control: drawn(_certified, f"shares-{number}", question.shares.labels)
+        for number, question in enumerate(questions)
+        if question.shares is not None and question.shares.labels
+    }

@@ -26,13 +26,7 @@ from camvo.joint.regret import regret_of
 from camvo.joint.votes import Rows, VoteRows, distinct, renumber
 from camvo.joint.votes_fit import VotesFit
 from camvo.numerics.small import upper_bound
-from camvo.policies.joint import (
-    FIRST,
-    LEAST_PACE,
-    MOST_FIRST,
-    exploration_pace,
-    exploration_within,
-)
+from camvo.policies.joint import FIRST, LEAST_PACE, MOST_FIRST, exploration_pace, exploration_within
 from camvo.policies.parameters import WORTH
 from camvo.stages.stages import cheapest_first
 from camvo.state.exploration import SILENT, UNASKED

@@ -34,13 +34,7 @@ from camvo.joint.regret import regret_of_explored
 from camvo.joint.skills import ContextSkills, reading_by_contexts
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
-from camvo.joint.votes_fit import (
-    Doubt,
-    VotesFit,
-    as_people_prefer,
-    correction,
-    fit_votes_and_student,
-)
+from camvo.joint.votes_fit import Doubt, VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known, weighted_median
 from camvo.state.contribution import LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier

@@ -145,6 +145,11 @@ def quick_prices(beliefs: Beliefs, prices: tuple[float, ...]) -> tuple[float, ..
 
 @lru_cache(maxsize=64)
 def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
+    """The best plan, kept for further tasks (:func:`plan_once`)."""
+    return plan_once(beliefs, prices, stops)
+
+
+def plan_once(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
     """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
 
     ``prices`` are those of the K arms, in the unit of ``stops``.

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from camvo.joint.beliefs import Beliefs
-from camvo.joint.plans import Worth, caution, plan_by_worth
+from camvo.joint.plans import Worth, caution, plan_once
 from camvo.joint.votes import VoteRows
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, constant_arms
 from camvo.state.contribution import LatestRounds
@@ -81,11 +81,11 @@ def regret_of(  # noqa: PLR0917 - what a fit is made of
         return votes.beliefs(positions, None, labels)
 
     prices = (1.0 / (_WORTH * len(arms)),) * len(positions)
-    ours = plan_by_worth(believed(counts), tuple([price / caution(rounds) for price in prices]))
+    ours = plan_once(believed(counts), tuple([price / caution(rounds) for price in prices]))
     rng, lost = np.random.default_rng(rounds), []
     for _ in range(_RESAMPLES):
         world = believed(rng.multinomial(rounds, counts / counts.sum()).astype(np.float64))
-        best = plan_by_worth(world, prices)
+        best = plan_once(world, prices)
         lost.append(_value(world, best, prices) - _value(world, ours, prices))
     return max(float(np.mean(lost)), 0.0)
 

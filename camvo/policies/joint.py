@@ -144,7 +144,7 @@ class Joint(Ensemble, JointParameters):
 
     Where an agreement is required, the policy asks the arms whose votes could still change the label.
 
-    Some rounds ask all arms: the first 36, and later ones drawn at random, so many that they cost about what
+    Some rounds ask all arms: the first 36, and later ones drawn at random, the more often the more
     plans lose because their fit is uncertain (:mod:`camvo.joint.regret`). The model of votes is fitted to
     these rounds without any ground truth. Human labels correct it. A slow arm (:attr:`.Conditions.waits`) is
     spared at random, so often that waiting for it is worth no more than the price of asking all arms.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import sys
 import threading
 import time
@@ -103,7 +104,13 @@ class LoopThread:
     def _current_line(self) -> str:
         """The file and line that the loop's thread is at."""
         number = None if self._thread is None else self._thread.ident
-        frame = None if number is None else sys._current_frames().get(number)
+        collects = gc.isenabled()
+        gc.disable()  # a collection within _current_frames waits for itself: CPython's issue 106883
+        try:
+            frame = None if number is None else sys._current_frames().get(number)
+        finally:
+            if collects:
+                gc.enable()
         return "" if frame is None else f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}"
 
     def call_soon(self, callback: Callable[[], None]) -> None:

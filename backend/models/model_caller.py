@@ -267,12 +267,13 @@ class ModelCaller:
         most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
         passage: Passage | None = None
+        rested = self._rests_in_outage
         while True:  # a refused call takes its turn again, until its patience ends in _enter
             try:
                 passage = await self._enter(tokens, until, passage)
             except ModelTimeoutError as error:
                 raise refusal or error from None
-            self._take(turn, passage)
+            self._take(turn, passage, came_to_rest=not rested and self._rests_in_outage)
             asked_at = self._clock()
             try:
                 call = self._send(request, until if hurried else math.inf)
@@ -302,13 +303,16 @@ class ModelCaller:
             sent = schema if _SCHEMA in request else None
             return replace(self._answer(model, received, counted, most, seconds, tasks), schema=sent)
 
-    def _take(self, turn: Turn | None, passage: Passage | None) -> None:
+    @property
+    def _rests_in_outage(self) -> bool:
+        return self.breaker.resting and self.breaker.waits_for_outage
+
+    def _take(self, turn: Turn | None, passage: Passage | None, *, came_to_rest: bool) -> None:
         """Take a call's turn, unless the model has gone down while the call waited for its rate.
 
-        Calls that wait for no outage are refused while the model rests; others have turns.
+        Calls that wait for no outage have no turn. One that asks a resting model all the same is sent.
         """
-        rests = self.breaker.resting and self.breaker.waits_for_outage
-        if rests if turn is None else not turn.valid:
+        if came_to_rest if turn is None else not turn.valid:
             self._leave(passage, CallEnd())
             raise self.outage.error()
         if turn is not None:

@@ -178,17 +178,29 @@ _STEPS: Final = 48
 """Multipliers are powers of 1.25, up to 45,000: tasks of nearly the same allowance share one plan."""
 
 
-def _expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
-    """Compute what the best plan costs on average."""
-    plan, lattice = plan_by_worth(beliefs, prices), beliefs.lattice
-    cost = np.zeros(len(lattice.rows))
-    for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
+def expected_along(plan: Worth, beliefs: Beliefs, asking: Sequence[float], stopping: Array) -> float:
+    """What a task that follows a plan adds up to on average.
+
+    Args:
+        plan: says whom to ask; it may be that of other beliefs.
+        beliefs: what is believed of the task, at the nodes of the plan's lattice.
+        asking: what each of the K arms adds if it is asked.
+        stopping: what the node adds at which the task stops, shape (N,).
+    """
+    total = stopping.copy()
+    for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):
         for step, votes in zip(level, level_votes, strict=True):
             asked = plan.next_arm[step.nodes] == step.arm
-            after = np.where(step.following >= 0, cost[np.maximum(step.following, 0)], 0.0)
-            spent = shares[step.arm] + (votes * after).sum(axis=0)
-            cost[step.nodes] = np.where(asked, spent, cost[step.nodes])
-    return float(cost[0])
+            after = np.where(step.following >= 0, total[step.following], 0.0)
+            further = asking[step.arm] + (votes * after).sum(axis=0)
+            total[step.nodes] = np.where(asked, further, total[step.nodes])
+    return float(total[0])
+
+
+def _expected_cost(beliefs: Beliefs, prices: tuple[float, ...], shares: tuple[float, ...]) -> float:
+    """Compute what the best plan costs on average."""
+    plan = plan_by_worth(beliefs, prices)
+    return expected_along(plan, beliefs, shares, np.zeros(len(beliefs.lattice.rows)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from camvo.joint.beliefs import Beliefs
-from camvo.joint.plans import Worth, caution, plan_once
+from camvo.joint.plans import Worth, caution, expected_along, plan_once
 from camvo.joint.votes import VoteRows
 from camvo.joint.votes_fit import VotesFit, as_people_prefer, constant_arms
 from camvo.state.contribution import LatestRounds
@@ -91,14 +91,7 @@ def regret_of(  # noqa: PLR0917 - what a fit is made of
 
 
 def _value(beliefs: Beliefs, plan: Worth, prices: Sequence[float]) -> float:
-    """What a task is worth that follows a plan of the same lattice, in right labels less prices."""
-    lattice, leads = beliefs.lattice, plan.beliefs.leads
-    value = np.where((lattice.rows >= 0).any(axis=1), beliefs.right[np.arange(len(leads)), leads], 0.0)
-    for level, level_votes in zip(lattice.steps, beliefs.votes, strict=True):
-        for step, votes in zip(level, level_votes, strict=True):
-            after = np.where(step.following >= 0, value[step.following], 0.0)
-            asked = plan.next_arm[step.nodes] == step.arm
-            value[step.nodes] = np.where(
-                asked, (votes * after).sum(axis=0) - prices[step.arm], value[step.nodes]
-            )
-    return float(value[0])
+    """What a task that follows a plan of the same lattice is worth, in right labels less prices."""
+    leads, voted = plan.beliefs.leads, (beliefs.lattice.rows >= 0).any(axis=1)
+    right = np.where(voted, beliefs.right[np.arange(len(leads)), leads], 0.0)
+    return expected_along(plan, beliefs, [-price for price in prices], right)

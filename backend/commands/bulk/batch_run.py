@@ -24,6 +24,7 @@ from backend import settings as settings_module
 from backend.annotation.batch_desk import Desk, DeskReport
 from backend.annotation.job import Batching
 from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger
 from backend.errors import BatchesUnsupportedError, ConfigError
 from backend.ledger import Ledger, Writer, batches
@@ -215,24 +216,22 @@ class BatchRun:
         """Print which jobs are out, and when to run the command again."""
         self._problems |= dict.fromkeys(report.problems)
         for problem in self._problems:
-            self.console.print(problem, highlight=False, soft_wrap=True)
+            say(self.console, problem)
         if report.short is not None:
-            self.console.print(f"lines are held back: {report.short}", highlight=False, soft_wrap=True)
+            say(self.console, f"lines are held back: {report.short}")
         if report.full:
-            self.console.print(
+            say(
+                self.console,
                 f"the provider of {', '.join(sorted(report.full))} has too many tokens enqueued: run the same"
                 " command again later, or with --wait",
-                highlight=False,
-                soft_wrap=True,
             )
         due = [job.due_at for job in report.out if job.due_at is not None]
         if report.out:
             latest = f", at the latest {_time(max(due))}" if due else ""
-            self.console.print(
+            say(
+                self.console,
                 f"{_batches(len(report.out))} out{latest}: run the same command again when all are back,"
                 " or with --wait; camvo jobs lists them",
-                highlight=False,
-                soft_wrap=True,
             )
 
 

@@ -18,7 +18,7 @@ from backend.annotation.annotator import Annotator
 from backend.annotation.job import Job, always_read
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
-from backend.commands.shared.output import progress_bar, to_come
+from backend.commands.shared.output import progress_bar, say, to_come
 from backend.datasets.tasks import IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction
@@ -373,7 +373,7 @@ def _sweep(
             soft_wrap=True,
         )
         labelling.wait(jobs.settings.longest_call)
-        console.print(tally.summary(), highlight=False, soft_wrap=True, markup=False)
+        say(console, tally.summary(), markup=False)
         raise
 
 

@@ -17,10 +17,11 @@ from backend.commands.bulk.quoting import RandomSample, agree
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient, TasksInDoubt
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import Advance, print_ending, progress_bar, to_come
+from backend.commands.shared.output import Advance, print_ending, progress_bar, say, to_come
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads, predictions
 from backend.label_studio.client import Client
+from backend.ledger.database.statements import portions
 from backend.ledger.money import Purse
 from backend.quotes.quote import Quote
 from backend.server.status.formats import count, dollars, of
@@ -88,8 +89,7 @@ class RecountRun:
         last = 0
         while (page := self.backend.recounted(self.key, last)).tasks:
             last = page.tasks[-1]
-            for start in range(0, len(page.tasks), self.batch):
-                numbers = page.tasks[start : start + self.batch]
+            for numbers in portions(page.tasks, self.batch):
                 self._replace(numbers, page.through)
                 self.delivered.extend(numbers)
                 advance(len(numbers))
@@ -147,14 +147,14 @@ class AskMoreRun:
             if not numbers:
                 break
             seen.update(numbers)
-            for start in range(0, len(numbers), of.batch):
+            for portion in portions(numbers, of.batch):
                 show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, ${tally.spent_usd:.4g} spent")
-                self._ask(numbers[start : start + of.batch], doubts)
+                self._ask(portion, doubts)
                 if tally.exhausted:
                     break
         return tally
 
-    def _ask(self, numbers: list[int], doubts: TasksInDoubt) -> None:
+    def _ask(self, numbers: Sequence[int], doubts: TasksInDoubt) -> None:
         """Ask about tasks that nobody has annotated or begun to, until all of them were asked about."""
         of = self.counting
         by_number = {task["id"]: task for task in of.client.tasks(of.project, numbers)}
@@ -204,8 +204,7 @@ class _CompletingRun:
 
     def __call__(self, numbers: Sequence[int], advance: Advance) -> None:
         """Ask about these tasks, each once."""
-        for start in range(0, len(numbers), self.counting.batch):
-            portion = numbers[start : start + self.counting.batch]
+        for portion in portions(numbers, self.counting.batch):
             self._ask(self.counting.client.tasks(self.counting.project, portion))
             advance(len(portion))
             if self.tally.exhausted:
@@ -252,7 +251,7 @@ def run_on_terminal(
         minutes, seconds = divmod(round(clock() - began), 60)
         took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
         line = f"{tally.summary()}\n{dollars(tally.spent_usd)} spent in {took}"
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(console, line, markup=False)
 
     try:
         with progress_bar(
@@ -265,12 +264,11 @@ def run_on_terminal(
             run(bar)
     except KeyboardInterrupt:
         print_totals()
-        console.print(
+        say(
+            console,
             f"Stopped. What is stored stays. The server finishes the tasks that it works on, {run.batch} at"
             " most, and keeps their answers. Run the same command again: it continues with what is missing,"
             " and pays for nothing twice.",
-            highlight=False,
-            soft_wrap=True,
         )
         return INTERRUPTED
     except Exception:
@@ -430,7 +428,7 @@ def _count_again(console: Console, counting: RecountRun, ask_more: float | None)
         run = AskMoreRun(counting, ask_more)
         run(status.update)
         counting.count()
-        console.print(run.tally.summary(ask_more), highlight=False, soft_wrap=True)
+        say(console, run.tally.summary(ask_more))
 
 
 def _complete(console: Console, counting: RecountRun, purse: Purse) -> None:
@@ -440,7 +438,7 @@ def _complete(console: Console, counting: RecountRun, purse: Purse) -> None:
         return
     with progress_bar(console, "completing", len(tasks), transient=True) as advance:
         run(tasks, advance)
-    console.print(run.tally.summary(len(tasks)), highlight=False, soft_wrap=True)
+    say(console, run.tally.summary(len(tasks)))
 
 
 def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:
@@ -448,4 +446,4 @@ def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = Fal
         counting.deliver(advance)
     summary = counting.tally.summary()
     said = summary.partition("\n")[0] if changes_only else summary
-    console.print(said, highlight=False, soft_wrap=True)
+    say(console, said)

@@ -24,6 +24,7 @@ from backend.commands.shared.output import Advance
 from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
+from backend.ledger.database.statements import portions
 from backend.server.status.missing import Ending, Missing
 
 
@@ -272,8 +273,7 @@ class PredictionRun:
 
     def _correct_all(self, numbers: Sequence[int]) -> int:
         """Correct what Label Studio shows of tasks, some at a time; return how many differed."""
-        portions = range(0, len(numbers), self.batch)
-        return sum(self._correct(numbers[start : start + self.batch]) for start in portions)
+        return sum(self._correct(portion) for portion in portions(numbers, self.batch))
 
     def _correct(self, numbers: Sequence[int]) -> int:
         """Correct what Label Studio shows of tasks that nobody is at work on; return how many differed."""
@@ -314,8 +314,8 @@ class PredictionRun:
             yield from self.client.pages(self.project, size=self.batch)
             return
         numbers = list(self.predictor.failed_tasks(self.key)) if self.only is None else self.only
-        for start in range(0, len(numbers), self.batch):
-            yield self.client.tasks(self.project, numbers[start : start + self.batch])
+        for portion in portions(numbers, self.batch):
+            yield self.client.tasks(self.project, portion)
 
     def _answers(
         self, tasks: Sequence[dict[str, Any]], tally: Tally, shown: _Shown

@@ -27,7 +27,7 @@ from backend.commands.bulk.process import (
 )
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import progress_bar
+from backend.commands.shared.output import progress_bar, say
 from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
@@ -50,7 +50,7 @@ _NOTHING = ("", "1")
 def print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
     for line in _lines(quote):
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(console, line, markup=False)
     if not quote.to_come:
         return
     console.print(_table(quote))
@@ -296,7 +296,7 @@ def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, 
     said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again. The choice:"
     lines = [said, *levels.lines(usd)]
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True, markup=False)
+        say(console, line, markup=False)
 
 
 def _quote_after_pilot(
@@ -345,7 +345,7 @@ def _run_pilot(jobs: DatasetJobs, index: _SampledTasks, options: LabelOptions, c
     """Ask every model about a random sample of tasks, which are part of the job."""
     sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
     tally = label_tasks(at_once, sample, console, everyone=True)
-    console.print(f"pilot: {tally.summary()}", highlight=False, soft_wrap=True)
+    say(console, f"pilot: {tally.summary()}")
 
 
 def _agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:

@@ -40,7 +40,8 @@ class DoubtfulStudio(Studio):
         self.tasks = api.add_tasks(*self.texts)
         api.project["created_at"] = self.project.payload()["created_at"]
         own = {"label_studio_url": api.url, "label_studio_api_key": SecretStr(KEY)}
-        self.backend = Backend(folder, script, MODELS, environment=own, **settings)
+        # A student would vote or not, depending on when it has been taught.
+        self.backend = Backend(folder, script, MODELS, environment=own, student=False, **settings)
 
     def raw(self, *numbers: int) -> list[dict[str, Any]]:
         return super().raw(*(numbers or NUMBERS))

@@ -49,9 +49,9 @@ class FailedTasks:
     connection: Connection
     project: str
 
-    def record(self, task: int, code: str, now: float) -> None:
-        """Record that a task failed; an earlier reason is replaced."""
-        row = {"project": self.project, "task": task, "code": code, "failed_at": now}
+    def record(self, task: int, code: str, now: float, file: str | None = None) -> None:
+        """Record that a task, maybe a row of a file, failed; an earlier reason is replaced."""
+        row = {"project": self.project, "task": task, "code": code, "failed_at": now, "file": file}
         self.connection.execute(insert_or_replace(self.connection.dialect, _failures), row)
 
     def forget(self, tasks: Iterable[int]) -> None:
@@ -59,11 +59,10 @@ class FailedTasks:
         if rows := [{"of": self.project, "number": task} for task in tasks]:
             self.connection.execute(_FORGET_FAILURES, rows)
 
-    def numbers(self) -> list[int]:
-        """Return the numbers of all failed tasks."""
-        return list(
-            self.connection.scalars(select(_failures.c.task).where(_failures.c.project == self.project))
-        )
+    def numbers(self, file: str) -> list[int]:
+        """Return the numbers of the failed tasks that are rows of a file."""
+        query = select(_failures.c.task).where(_failures.c.project == self.project, _failures.c.file == file)
+        return list(self.connection.scalars(query))
 
     def codes_of(self, tasks: Sequence[int]) -> dict[int, str]:
         """Return the failed ones of these tasks, each with the code of the latest reason."""

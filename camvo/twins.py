@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -108,6 +108,17 @@ def once_each(costs: Mapping[str, float]) -> dict[str, float]:
         for arm, cost in costs.items()
         if arm == min(groups.get(arm, {arm}), key=lambda twin: (costs[twin], twin))
     }
+
+
+def asking_each(arms: Collection[str]) -> Callable[[Collection[str]], bool]:
+    """Whether each model of ``arms`` is asked by at least one of its arms.
+
+    >>> asking_each(["haiku", "haiku:20", "gpt"])(["haiku:20", "gpt"])
+    True
+    """
+    groups = same_model(arms)
+    models = {groups.get(arm, frozenset([arm])) for arm in arms}
+    return lambda asked: not any(model.isdisjoint(asked) for model in models)
 
 
 def not_voted(costs: Mapping[str, float], known: Iterable[str]) -> dict[str, float]:

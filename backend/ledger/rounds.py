@@ -329,7 +329,7 @@ class QuestionRounds:
         return [_round(row) for row in self.connection.execute(query)]
 
     def everyone_votes(self, arms: Set[str], most: int) -> list[tuple[dict[str, str | None], str | None]]:
-        """Return the votes and the human label of the latest rounds that a draw let ask everyone."""
+        """Return the votes and the human label of the latest rounds that a draw let ask all ``arms``."""
         # Plans take kilobytes, so those of rounds that did not ask everyone are not read.
         votes = select(_table.c.id, _table.c.votes).where(self.condition).order_by(_table.c.id.desc())
         asked = [row.id for row in self.connection.execute(votes) if arms <= row.votes.keys()]
@@ -339,7 +339,7 @@ class QuestionRounds:
             found += [
                 (dict(row.votes), row.human)
                 for row in self.connection.execute(query.order_by(_table.c.id.desc()))
-                if row.plan.get("stages", {}).get("coin") == "everyone"
+                if _asked_all(row.plan.get("stages", {}), arms)
             ]
             if len(found) >= most:
                 break
@@ -387,6 +387,11 @@ def seal_texts(connection: Connection, of: Sequence[Round]) -> None:
     ]
     if sealing:
         connection.execute(_REPLACE_CONTEXT, sealing)
+
+
+def _asked_all(stages: Mapping[str, Any], arms: Set[str]) -> bool:
+    """Whether a draw let the round ask all the arms; others may have been asked because of the votes."""
+    return stages.get("coin") == "everyone" and arms <= {*stages["order"][: stages["first"]]}
 
 
 def _round(row: Row[Any]) -> Round:

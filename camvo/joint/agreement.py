@@ -26,6 +26,7 @@ from camvo.joint.votes import Rows, renumber
 from camvo.joint.votes_fit import VotesFit
 from camvo.numerics.small import upper_bound
 from camvo.state.exploration import UNASKED
+from camvo.twins import asking_each
 from camvo.typing import Array
 
 
@@ -194,7 +195,9 @@ class _Problem:
     """The rounds that asked all arms, and the labels that plans give them."""
 
     def __init__(self, fit: JointFit, votes: VotesFit, shares: Mapping[str, float], agreement: float) -> None:
-        whole = votes.rows.counts > 0.0
+        names, asks_each = np.array(fit.arms), asking_each(fit.arms)
+        asked_all = [asks_each(names[row].tolist()) for row in votes.rows.rows != UNASKED]
+        self._whole = whole = (votes.rows.counts > 0.0) & np.array(asked_all, dtype=np.bool_)
         self._fit, self._votes, self._agreement = fit, replace(votes, model=fit.model), agreement
         self._rows: Rows = votes.rows.rows[whole]
         self.counts: Array = votes.rows.counts[whole]
@@ -235,7 +238,7 @@ class _Problem:
     def _beliefs(self, counts: Array) -> Beliefs:
         """The beliefs of a fit to ``counts`` rounds of each row, with the model of votes of all rounds."""
         every = self._votes.rows.counts.copy()
-        every[every > 0.0] = counts
+        every[self._whole] = counts
         votes = replace(self._votes, rows=replace(self._votes.rows, counts=every))
         return votes.beliefs(self._positions, self._fit.human, self._fit.labels)
 

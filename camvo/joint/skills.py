@@ -21,8 +21,9 @@ from scipy.special import expit, logit
 
 from camvo.joint.models import Kinds
 from camvo.joint.two_coins import Explained, TwoCoins, likely_difficulty
-from camvo.joint.votes import Rows, each_model_asked
+from camvo.joint.votes import Rows
 from camvo.state.exploration import LatestContexts
+from camvo.twins import asking_each
 from camvo.typing import Array
 
 _STEPS: Final = 15
@@ -407,11 +408,11 @@ def _is_sure(gain: float, error: float) -> bool:
 
 
 def _rows(latest: LatestContexts, arms: Sequence[str], labels: Sequence[str]) -> tuple[Rows, Array]:
-    """The vote rows and contexts of the rounds that asked the models of all ``arms``."""
-    rows, kept, asks_each = [], [], each_model_asked(arms)
+    """The vote rows and contexts of the rounds that had the models of all ``arms`` in their pool."""
+    rows, kept, asks_each = [], [], asking_each(arms)
     for number, pattern in enumerate(latest.patterns):
         row = pattern.among(arms, labels)
-        if row is not None and asks_each(row):
+        if row is not None and asks_each(pattern.arms):
             rows.append(row)
             kept.append(number)
     votes = np.array(rows, dtype=np.int64).reshape(-1, len(arms))

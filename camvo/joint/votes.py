@@ -8,7 +8,7 @@ them, because the model of votes treats them all alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from camvo.numerics.small import EPSILON, TIE
 from camvo.state.exploration import UNASKED, VotePattern
-from camvo.twins import same_model
+from camvo.twins import asking_each
 from camvo.typing import Array
 
 Rows = NDArray[np.int64]
@@ -32,7 +32,8 @@ class VoteRows:
 
     Attributes:
         rows: shape (P, K).
-        counts: the number of rounds that asked all models independently of the votes, shape (P,).
+        counts: the number of rounds that asked all models independently of the votes, but for those that a
+            draw spared, shape (P,).
         partial: the number of other rounds, shape (P,).
     """
 
@@ -51,17 +52,17 @@ class VoteRows:
     ) -> VoteRows:
         """Tabulate vote patterns (pattern → its number of rounds) of K arms on M labels.
 
-        A round without one of ``arms`` in its pool counts as one that did not ask that arm. With two labels
+        A round without one of the models in its pool is one of the others. With two labels
         a round counts only if its pattern names them; so it does with ordered labels, whose numbers are their
         positions in ``labels``.
         """
         table: dict[tuple[int, ...], list[float]] = {}
-        asks_each = each_model_asked(arms)
+        asks_each = asking_each(arms)
         for pattern, count in patterns.items():
             row = pattern.positions(arms, labels) if ordered else pattern.among(arms, labels)
             if count <= 0 or row is None:
                 continue
-            everyone = pattern.everyone and asks_each(row)
+            everyone = pattern.everyone and asks_each(pattern.arms)
             table.setdefault(row, [0.0, 0.0])[not everyone] += count
         rows = sorted(table)
         numbers = np.array([table[row] for row in rows], dtype=np.float64).reshape(-1, 2)
@@ -72,13 +73,6 @@ def distinct(rows: Rows) -> tuple[Rows, Array]:
     """Each distinct row, shape (P, K), and how often it occurs in ``rows``, shape (P,)."""
     unique, counts = np.unique(rows, axis=0, return_counts=True)
     return unique, counts.astype(np.float64)
-
-
-def each_model_asked(arms: Sequence[str]) -> Callable[[Sequence[int]], bool]:
-    """Whether a row has asked each model by at least one of its arms; a model may have a packed arm too."""
-    groups = same_model(arms)
-    models = {tuple([n for n, arm in enumerate(arms) if arm in groups.get(each, {each})]) for each in arms}
-    return lambda row: all(any(row[arm] != UNASKED for arm in model) for model in models)
 
 
 def row_of(

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.twins import same_model
+from camvo.twins import asking_each
 from camvo.typing import Array
 
 SILENT, UNASKED = -1, -2
@@ -65,7 +65,8 @@ class VotePattern:
         groups: the arms' group numbers in the order of ``arms``, numbered by first appearance. Arms with the
             same number voted for the same label. An arm with SILENT was asked and gave no vote, one with
             UNASKED was not asked.
-        everyone: whether all models were asked independently of the votes, each by at least one of its arms.
+        everyone: whether all models were asked independently of the votes, each by at least one of its arms,
+            but for those that a draw spared.
         labels: the sorted labels, if group numbers are positions among them; empty if they are not kept.
     """
 
@@ -269,13 +270,8 @@ class ExplorationSums:
 
         A model was asked if at least one of its arms in ``arms`` was asked.
         """
-        groups = same_model(arms)
-        models = {groups.get(arm, frozenset([arm])) for arm in arms}
-        return sum(
-            count
-            for pool, count in self._pools.items()
-            if not any(model.isdisjoint(pool) for model in models)
-        )
+        asks_each = asking_each(arms)
+        return sum(count for pool, count in self._pools.items() if asks_each(pool))
 
     def add(self, round_: ExplorationRound, sign: int) -> None:
         """Add (+1) or take back (−1) one round. A round that is forgotten is not taken back."""

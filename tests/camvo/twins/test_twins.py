@@ -45,8 +45,14 @@ def test_rounds_with_either_twin_count_as_rounds_that_asked_everyone() -> None:
 def test_fits_read_rounds_with_either_twin_as_complete() -> None:
     rows = VoteRows.of({ONCE: 3, BOTH: 1}, ARMS, ("neg", "pos"))
     assert (rows.counts.sum(), rows.partial.sum()) == (4.0, 0.0)
-    singles = VoteRows.of({ONCE: 3, BOTH: 1}, ["gpt", "haiku", "small"], ("neg", "pos"))
-    assert (singles.counts.sum(), singles.partial.sum()) == (1.0, 3.0)
+
+
+def test_fits_count_a_round_that_spared_an_arm_at_random_in_full_but_not_one_before_it_joined() -> None:
+    spared = VotePattern.of(["a", "b", "new"], {"a": "neg", "b": "pos"}, everyone=True)
+    before = VotePattern.of(["a", "b"], {"a": "neg", "b": "pos"}, everyone=True)
+    stopped = VotePattern.of(["a", "b", "new"], {"a": "neg", "b": "neg"})
+    rows = VoteRows.of({spared: 4, before: 2, stopped: 1}, ["a", "b", "new"], ("x", "neg", "pos"))
+    assert (rows.counts.sum(), rows.partial.sum()) == (4.0, 3.0)
 
 
 def test_an_arm_that_was_not_asked_is_no_witness() -> None:

@@ -365,7 +365,8 @@ def _cost(rounds: Sequence[RoundsRow], further_usd: float, budget: Budget) -> Co
         rounds_usd=paid,
         every_model_usd=full,
         every_model_at_most=at_most,
-        saved=1.0 - (paid + reused) / full if full > 0.0 else None,
+        # Sums of the same costs in another order must not say that next to nothing was saved.
+        saved=round(1.0 - (paid + reused) / full, 12) + 0.0 if full > 0.0 else None,
         reused=round(sum(row.reused for row in rounds)),
         reused_usd=reused,
     )

@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, ModelTimeoutError
 from backend.learning.annotators import answered_questions
 from backend.learning.label_schemes import compare_texts_so_far, open_labels
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
@@ -304,6 +304,7 @@ def _project_report(
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)
             else None,
+            timeouts_usd=sum(row.cost_usd for row in calls if row.failure == ModelTimeoutError.code),
         ),
         questions=questions,
         models=models,

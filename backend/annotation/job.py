@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -98,11 +97,6 @@ class JobQuestion(TaskQuestion):
 
     key: RoundKey = field(kw_only=True)
 
-    @classmethod
-    def of(cls, question: TaskQuestion, key: RoundKey) -> JobQuestion:
-        """The question with its key."""
-        return cls(question.config, question.content, question.options, question.category, key=key)
-
 
 def is_audit(project: str, task: int, share: float) -> bool:
     """Whether a task is kept blind for an audit; decided by a hash, so that all processes agree.
@@ -112,12 +106,7 @@ def is_audit(project: str, task: int, share: float) -> bool:
         task: the task's id.
         share: the share of tasks to audit, in [0, 1].
     """
-    return audit_draw(project, task) < share * 2**64
-
-
-def audit_draw(project: str, task: int) -> int:
-    """The draw in [0, 2⁶⁴) that decides whether a task is kept blind: the smallest ones are."""
-    return random_draw("audit", project, task)
+    return random_draw("audit", project, task) < share * 2**64
 
 
 def random_draw(purpose: str, project: str, task: int) -> int:
@@ -161,7 +150,8 @@ class EmbeddedContexts:
         """The context: the embedded text, and the category if the question has one.
 
         It is rounded to 16 bits before anything reads it, so that the ledger holds exactly the numbers that
-        the plan used, in half the space; cosines change by less than 0.001.
+        the plan used, in half the space; cosines change by less than 0.001. Unless somebody waits for the
+        task (``soon``), its text shares a batch with others.
         """
         if question.name not in self._known:
             vector = await self._embedder.vector(question.context, soon=soon)
@@ -169,17 +159,8 @@ class EmbeddedContexts:
             self._known[question.name] = with_category(short, question.category)
         return self._known[question.name]
 
-    async def of_all(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
-        """Embed the texts of several questions, so that :meth:`so_far` knows their contexts.
-
-        Args:
-            questions: the questions.
-            soon: whether somebody waits for the task; if not, its texts share a batch with others.
-        """
-        await asyncio.gather(*(self.of(question, soon=soon) for question in questions))
-
     def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
-        """Let the texts of several questions be embedded before :meth:`of_all` is called."""
+        """Let the texts of several questions be embedded before :meth:`of` is called."""
         self._embedder.expect([question.context for question in questions], soon=soon)
 
 

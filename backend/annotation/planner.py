@@ -212,22 +212,18 @@ class Planner:
                 silent = question.name in terms.again
                 taught = None if silent else self._students.current(key, state.texts.lessons)
                 student.ask(taught, state, question)
-            observation = Observation(
-                state, context, question.options, question.aggregation, task=_task_name(question)
-            )
+            asked = question.key  # names the task in the exploration draw, the same in every process
+            name = f"{asked.project}:{asked.task}:{asked.control}:{asked.question}"
+            observation = Observation(state, context, question.options, question.aggregation, task=name)
             if (data := policy.fit_data(observation, costs)) is not None:
-                fit = await self._background_fits.current(key, data)
+                # Whether a decided task is in doubt was found by the state of now.
+                fit = await self._background_fits.current(key, data, now=terms.conditions.decided)
                 self._earlier.teach(key, kind, data)
                 context = await contexts.of(question) if fit.reads_context else context
                 observation = replace(observation, fit=fit, context=context)
             observations[question.name] = observation
         plan = policy.plan(observations, costs, terms.conditions)
         return Planned(plan, student if studies else None)
-
-
-def _task_name(question: JobQuestion) -> str:
-    """The name that identifies the task in the exploration draw. It is the same in every process."""
-    return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"
 
 
 _PATIENCE: Final = 30.0
@@ -239,17 +235,17 @@ class Openings:
 
     The first rounds of a project teach whom to ask about the later ones. Without a limit, all tasks that are
     worked on at once would be first ones.
+
+    Attributes:
+        patience: seconds that a task waits at most.
+        ended: how many first rounds of each project have ended in this process.
     """
 
     def __init__(self, patience: float = _PATIENCE) -> None:
-        self._patience = patience
+        self.patience = patience
         self._begun: Counter[str] = Counter()
-        self._ended: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
         self._all_ended: dict[str, asyncio.Event] = {}
-
-    def ended_so_far(self, project: str) -> int:
-        """How many first rounds of a project have ended in this process."""
-        return self._ended[project]
 
     def is_full(self, project: str, plan: Plan, ended: int) -> bool:
         """Whether a plan asks every model only because the answers of others are not there yet.
@@ -258,13 +254,9 @@ class Openings:
         """
         return 0 < _needed(plan) <= self._begun[project] - ended
 
-    def patience_ends(self) -> float:
-        """When a task that begins to wait now has waited long enough, by the event loop's clock."""
-        return asyncio.get_running_loop().time() + self._patience
-
     async def wait(self, project: str, until: float) -> bool:
-        """Wait until the rounds under way have ended; false if that takes longer than ``until``."""
-        if self._ended[project] == self._begun[project]:
+        """Wait until the rounds under way have ended; false if that is later than ``until`` by the loop."""
+        if self.ended[project] == self._begun[project]:
             return True  # they ended while the task was planned
         event = self._all_ended.setdefault(project, asyncio.Event())
         try:
@@ -283,8 +275,8 @@ class Openings:
         try:
             yield
         finally:
-            self._ended[project] += 1
-            if self._ended[project] == self._begun[project] and project in self._all_ended:
+            self.ended[project] += 1
+            if self.ended[project] == self._begun[project] and project in self._all_ended:
                 self._all_ended.pop(project).set()
 
 

@@ -209,11 +209,6 @@ class Replies:
         return failed | {arm: model.code for arm, model in self.left_out.items() if model.code in PASSING}
 
     @property
-    def voters(self) -> list[str]:
-        """The arms that have voted, those beside the plan among them."""
-        return [arm for arm, reply in (self.beside | self.arms).items() if reply.votes]
-
-    @property
     def costs(self) -> dict[str, float]:
         """What was paid for each reply, also in a run that ended before the task's round, $."""
         return {arm: reply.cost + reply.earlier for arm, reply in (self.beside | self.arms).items()}

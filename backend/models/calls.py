@@ -382,8 +382,11 @@ def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path
     """
     if str(request["model"]).partition("/")[0] not in _PROVIDERS:
         return None
-    if not request.keys() <= _MAPPED | _ADDRESS | _OURS or not all(map(_is_text, request["messages"])):
+    if not request.keys() <= _MAPPED | _ADDRESS | _OURS:
         return None
+    for message in request["messages"]:
+        if not isinstance(message.get("content"), str) or not message.keys() <= {"role", "content"}:
+            return None
     if any(environment.get(name) for name in _ELSEWHERE):
         return None
     fixed = {name: value for name, value in request.items() if name not in _OURS and value is not None}
@@ -429,10 +432,6 @@ def _prepared(fixed: str) -> _Path | None:
     return _Path(model, provider, config, url, headers, shared)
 
 
-def _is_text(message: Mapping[str, Any]) -> bool:
-    return isinstance(message.get("content"), str) and message.keys() <= {"role", "content"}
-
-
 def _read(response: Any, config: Any) -> Any:
     """The response in litellm's form; whatever is out of the ordinary litellm itself reads."""
     try:
@@ -453,6 +452,11 @@ def completion_of(data: Any, headers: Mapping[str, str]) -> Any | None:
     Returns:
         ``None`` if it is out of the ordinary, such as one without an answer.
     """
+    from litellm.litellm_core_utils.core_helpers import map_finish_reason  # noqa: PLC0415
+    from litellm.litellm_core_utils.prompt_templates.common_utils import (  # noqa: PLC0415
+        extract_reasoning_content,
+    )
+
     if not isinstance(data, dict) or "error" in data:
         return None
     choices = data.get("choices")
@@ -462,17 +466,6 @@ def completion_of(data: Any, headers: Mapping[str, str]) -> Any | None:
         return None
     if not isinstance(message.get("content"), str | list) and not message.get("tool_calls"):
         return None
-    return _plain(data, choice, message, headers)
-
-
-def _plain(
-    data: Mapping[str, Any], choice: Mapping[str, Any], message: dict[str, Any], headers: Mapping[str, str]
-) -> Any:
-    from litellm.litellm_core_utils.core_helpers import map_finish_reason  # noqa: PLC0415
-    from litellm.litellm_core_utils.prompt_templates.common_utils import (  # noqa: PLC0415
-        extract_reasoning_content,
-    )
-
     content = message.get("content")
     if isinstance(content, str):
         _, content = extract_reasoning_content(message)

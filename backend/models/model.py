@@ -17,12 +17,16 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
+import structlog
+
 from backend.errors import ConfigError, PriceMissingError
 from backend.models.calls import litellm_request, path_of
 from backend.questions.prompts.messages import Messages, image_addresses, longest_answer, texts_of
 from backend.settings import ModelSettings
 from backend.settings.mistakes import closest, masked
 from backend.settings.models import DEFAULT_MODELS
+
+_log = structlog.get_logger(__name__)
 
 
 @contextmanager
@@ -334,12 +338,6 @@ def _prices_in_batches(
     return TokenPrices(known[0], known[1], known[0]) if len(known) == 2 and not own else None
 
 
-def _max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:
-    """Return an upper bound on the input tokens of texts, JSON schemas and images, for any tokenizer."""
-    messages = sum(len(content.encode()) + _PER_MESSAGE for content in contents)
-    return messages + sum(len(schema.encode()) + _PER_SCHEMA for schema in schemas) + images * _PER_IMAGE
-
-
 @dataclass(frozen=True, slots=True)
 class Used:
     """The tokens of one call, or the sums of several.
@@ -539,8 +537,12 @@ class Model:
         """Whether its server answered only without this schema."""
         return not self._schemas.get(_identity(schema), True)
 
-    def note_schema(self, schema: Mapping[str, Any], *, taken: bool) -> None:
+    def note_schema(self, schema: Mapping[str, Any] | None, *, taken: bool) -> None:
         """Remember whether its server answered a call with a JSON schema, or only one without."""
+        if schema is None:
+            return
+        if not taken and self.takes_schema(schema) is not False:
+            _log.warning("schema_refused", model=self.settings.name, fix="set structured_output: false")
         if self._declared_schema is not False:
             self._schemas[_identity(schema)] = taken
 
@@ -617,12 +619,6 @@ class Model:
         answer = None if reasons or self.takes_schema(schema) is False else longest_answer(schema)
         return None if answer is None else min(count_text(answer), self.settings.max_tokens)
 
-    def _output_of(self, schema: Mapping[str, Any] | None) -> float:
-        """The expected tokens of the answer about one task."""
-        unknown = self.meter.measured_by == "max_tokens"
-        longest = None if schema is None or not unknown else self._longest_output(schema)
-        return self.meter.output_tokens if longest is None else longest
-
     def _cost_of(
         self,
         counted: float,
@@ -631,7 +627,10 @@ class Model:
         batched: bool = False,
         schema: Mapping[str, Any] | None = None,
     ) -> float:
-        expected, output = counted * self.meter.factor, self._output_of(schema) * tasks
+        unknown = self.meter.measured_by == "max_tokens"
+        longest = None if schema is None or not unknown else self._longest_output(schema)
+        output = (self.meter.output_tokens if longest is None else longest) * tasks
+        expected = counted * self.meter.factor
         if batched:
             return self._batch_prices.cost(expected, output)
         return self.prices.cost(expected, output, self.meter.cached_share * expected)
@@ -664,14 +663,16 @@ class Model:
         return self.batch_prices or self.prices
 
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
-        """Return the most input tokens that a call can take; a usage above it is not believed."""
-        schemas = [json.dumps(schema)] if self._declared_schema is not False else []
-        return _max_input_tokens(texts_of(messages), schemas, len(image_addresses(messages)))
+        """Return the most input tokens that a call can take, by any tokenizer; more is not believed."""
+        most = sum(len(content.encode()) + _PER_MESSAGE for content in texts_of(messages))
+        if self._declared_schema is not False:
+            most += len(json.dumps(schema).encode()) + _PER_SCHEMA
+        return most + len(image_addresses(messages)) * _PER_IMAGE
 
     def fingerprint(self, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of the request, with secrets among its parameters masked."""
         # A process finds the answers of others, whether or not it knows yet that the schema is refused.
-        request = self._request(messages, schema, structured=self._declared_schema is not False)
+        request = self.request(messages, schema, structured=self._declared_schema is not False)
         # Only parameters are masked. Masking the messages would give different prompts the same fingerprint.
         request |= self._masked_parameters
         return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
@@ -680,19 +681,24 @@ class Model:
     def _masked_parameters(self) -> dict[str, Any]:
         return {key: masked(key, value) for key, value in self.settings.parameters.items()}
 
-    def request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the litellm parameters of a call, without key and timeout."""
-        return self._request(messages, schema, structured=self.takes_schema(schema) is not False)
+    def request(
+        self, messages: Messages, schema: Mapping[str, Any] | None, *, structured: bool | None = None
+    ) -> dict[str, Any]:
+        """Return the litellm parameters of a call, without key and timeout.
+
+        Args:
+            messages: the prompt.
+            schema: the JSON schema of an answer.
+            structured: whether the schema is sent; ``None`` to send it unless the model refuses it.
+        """
+        if structured is None:
+            structured = self.takes_schema(schema) is not False
+        system = self._accepts_system_message
+        return litellm_request(self.settings, messages, schema, structured=structured, system=system)
 
     def batch_request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the parameters of a line of a batch: a refused schema would cost all lines a day."""
-        return self._request(messages, schema, structured=self.takes_schema(schema) is True)
-
-    def _request(
-        self, messages: Messages, schema: Mapping[str, Any] | None, *, structured: bool
-    ) -> dict[str, Any]:
-        system = self._accepts_system_message
-        return litellm_request(self.settings, messages, schema, structured=structured, system=system)
+        return self.request(messages, schema, structured=self.takes_schema(schema) is True)
 
 
 def _identity(schema: Mapping[str, Any] | None) -> str:

@@ -79,6 +79,9 @@ class Backlog:
         return f"waiting for {self.model} ({calls}, about {self.seconds:.0f} s)"
 
 
+_CONNECT: Final = 15.0
+"""Seconds within which a connection to a provider comes about."""
+
 _SCHEMA = "response_format"
 """The parameter of a request that carries the JSON schema."""
 
@@ -187,12 +190,12 @@ class ModelCaller:
     @property
     def answers(self) -> int:
         """How many calls were answered so far."""
-        return 0 if self._rates is None else self._rates.answers
+        return 0 if self._rates is None else self._rates.durations.answers
 
     @property
     def shortest(self) -> float:
         """The seconds that the model's quickest answer took."""
-        return 0.0 if self._rates is None else self._rates.shortest
+        return 0.0 if self._rates is None else self._rates.durations.shortest
 
     @property
     def pack_size(self) -> int:
@@ -299,7 +302,7 @@ class ModelCaller:
             used = min(received.input_tokens + received.output_tokens, most + model.settings.max_tokens)
             allowed = answers.allowances(answers.response_headers(response))
             self._leave(passage, CallEnd(seconds=seconds, tokens=float(used) or None, allowances=allowed))
-            self._note_schema(schema, taken=_SCHEMA in request)
+            self.model.note_schema(schema, taken=_SCHEMA in request)
             sent = schema if _SCHEMA in request else None
             return replace(self._answer(model, received, counted, most, seconds, tasks), schema=sent)
 
@@ -317,13 +320,6 @@ class ModelCaller:
             raise self.outage.error()
         if turn is not None:
             turn.sent = True
-
-    def _note_schema(self, schema: Mapping[str, Any] | None, *, taken: bool) -> None:
-        if schema is None:
-            return
-        if not taken and self.model.takes_schema(schema) is not False:
-            _log.warning("schema_refused", model=self.model.settings.name, fix="set structured_output: false")
-        self.model.note_schema(schema, taken=taken)
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn or for an outage, because the process stops."""
@@ -377,11 +373,15 @@ class ModelCaller:
             self._rates.leave(passage, end)
 
     async def _send(self, request: Mapping[str, Any], until: float) -> Any:
+        import httpx  # noqa: PLC0415 - keeps the help fast
+
         key = {} if self.model.key is None else {"api_key": self.model.key}
         seconds = min(until - asyncio.get_running_loop().time(), self.model.settings.timeout)
         async with asyncio.timeout(seconds):
+            # A connection that takes too long ends before the call: nothing was sent.
+            limits = httpx.Timeout(seconds, connect=min(_CONNECT, 0.9 * seconds))
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
-            options = {"timeout": _limits(seconds), "max_retries": 0, "num_retries": 0, "drop_params": True}
+            options = {"timeout": limits, "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
 
     def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
@@ -480,17 +480,6 @@ def _is_about_schema(error: Exception, failure: ModelError, request: Mapping[str
     """Whether a request may have been rejected for its schema, and not for a model that does not exist."""
     rejected = isinstance(failure, RejectedError) and getattr(error, "status_code", None) not in {404, 405}
     return rejected and _SCHEMA in request
-
-
-_CONNECT = 15.0
-"""Seconds within which a connection to a provider comes about."""
-
-
-def _limits(seconds: float) -> Any:
-    """The limits of a call. A connection that takes too long ends before the call: nothing was sent."""
-    import httpx  # noqa: PLC0415 - keeps the help fast
-
-    return httpx.Timeout(seconds, connect=min(_CONNECT, 0.9 * seconds))
 
 
 def _tokens_of(content: str, settings: ModelSettings) -> int:

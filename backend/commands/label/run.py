@@ -19,7 +19,7 @@ from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
-from backend.annotation.job import Job, JobQuestion, audit_draw, is_audit
+from backend.annotation.job import Job, JobQuestion, is_audit, random_draw
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
@@ -75,7 +75,7 @@ def _audit_share(index: Index, project: str, size: int) -> float:
 
 
 def _draw(project: str, task: int) -> int:
-    return audit_draw(project, task) >> 1  # SQLite's integers have a sign
+    return random_draw("audit", project, task) >> 1  # SQLite's integers have a sign
 
 
 def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: Sequence[DatasetTask]) -> None:

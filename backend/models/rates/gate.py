@@ -217,6 +217,7 @@ class RateGate:
         clock: monotonic seconds.
 
     Attributes:
+        durations: how long its answers took.
         held_since: unix seconds; since when the provider asks to wait.
     """
 
@@ -230,7 +231,7 @@ class RateGate:
         )
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
-        self._leases, self._durations = _LeaseHolder(self._period), Durations()
+        self._leases, self.durations = _LeaseHolder(self._period), Durations()
         self._rate: float | None = None
         self._hold_until = self._next_exchange = -float("inf")
         self.held_since = 0.0
@@ -259,29 +260,19 @@ class RateGate:
         return waits or (self.concurrency.under_way > 0 and self._delay_at_once >= self._delay_by_quota)
 
     @property
-    def answers(self) -> int:
-        """How many calls were answered so far."""
-        return self._durations.answers
-
-    @property
     def backlog(self) -> int:
         """How many calls are under way or wait. Any thread may read it, so the queue is copied."""
         waiting = sum(not entry.turn.done() for _, _, entry in [*self._queue])
         return self.concurrency.under_way + waiting
 
     @property
-    def shortest(self) -> float:
-        """The seconds that the quickest answer took."""
-        return self._durations.shortest
-
-    @property
     def _delay_at_once(self) -> float:
         """The delay because the model works on few calls at once, seconds."""
         if not self.concurrency.bounded:
-            return self._durations.delay
+            return self.durations.delay
         # The mean may be of a time with more calls at once; a call delays others by its own time at most.
-        bounded = min(self._durations.mean / self.concurrency.limit, self._durations.shortest)
-        return max(self._durations.delay, bounded)
+        bounded = min(self.durations.mean / self.concurrency.limit, self.durations.shortest)
+        return max(self.durations.delay, bounded)
 
     @property
     def _delay_by_quota(self) -> float:
@@ -330,9 +321,9 @@ class RateGate:
         """Take in how a call ended, and let others through."""
         if end.seconds is not None:
             beside, now = self.concurrency.under_way, self._clock()
-            self._durations.add(passage.under_way, end.seconds, beside=beside, now=now)
-            slow = self._durations.delay >= _NOTICEABLE
-            self.concurrency.answered(end.seconds, useful=self._durations.useful if slow else math.inf)
+            self.durations.add(passage.under_way, end.seconds, beside=beside, now=now)
+            slow = self.durations.delay >= _NOTICEABLE
+            self.concurrency.answered(end.seconds, useful=self.durations.useful if slow else math.inf)
         if end.timed_out:
             self.concurrency.timed_out()
         self.concurrency.ended()

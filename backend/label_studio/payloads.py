@@ -52,7 +52,7 @@ class SetupRequest(_ProjectBody):
 
 
 class JobTerms(_Body):
-    """What the job of ``camvo predict`` may cost over all its runs.
+    """What the job of ``camvo predict`` may cost over all its runs; a misspelt limit must not be ignored.
 
     Attributes:
         usd: the most, in $; ``None`` for no limit but the server's.
@@ -60,6 +60,8 @@ class JobTerms(_Body):
         everyone: whether every model is asked, as in a pilot.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     usd: _Dollars | None = None
     aim_usd: _Dollars | None = None

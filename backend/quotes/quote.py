@@ -249,6 +249,7 @@ class QuoteEvidence:
     agreement: float | None = None
     labelled: int = 0
     accuracy: Range | None = None
+    replayable: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -226,7 +226,8 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
         or any(isinstance(question.aggregation, SpanVote) for question in questions)
     )
     labels = all(question.aggregation == LABEL_VOTE for question in questions)
-    if isinstance(policy, Joint) and labels and not agreement and to_come and sum(prices.values()) > 0.0:
+    replayable = isinstance(policy, Joint) and labels and not agreement and sum(prices.values()) > 0.0
+    if isinstance(policy, Joint) and replayable and to_come:
         known = [_known_rounds(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
@@ -235,7 +236,8 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
     low, high = documented_share(
         name, to_come, [*prices.values()], asked, student=student, agreement=agreement
     )
-    return _PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
+    evidence = QuoteEvidence(0, replayable=replayable)
+    return _PolicyShare(Range(low, high, low if low == high else None), evidence)
 
 
 def _forecast(

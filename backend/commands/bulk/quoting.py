@@ -164,12 +164,19 @@ def _why_a_range(quote: Quote) -> str:
     return f" (the answers of {', '.join(unmeasured)} were never measured: up to max_tokens)"
 
 
+_PILOT = 200
+"""The tasks of the pilot that a quote suggests; with fewer to come it would ask every model about all."""
+
+
 def _basis(quote: Quote) -> str:
     if quote.evidence.rounds:
         return f" (95% interval, by {quote.evidence.rounds:,} rounds of this project that asked everyone)"
     if quote.bill.low == quote.bill.high or quote.bill.likely is not None:
         return ""
-    return " (by what is documented of other projects; --pilot 200 narrows it)"
+    # A pilot shows the policy's share only if its rounds can be replayed, and always how long answers are.
+    unknown = quote.evidence.replayable or not all(model.measured for model in quote.models.values())
+    narrows = "; --pilot 200 narrows it" if unknown and quote.to_come > _PILOT else ""
+    return f" (by what is documented of other projects{narrows})"
 
 
 def _cells(model: ModelQuote) -> dict[str, str]:

@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, ModelTimeoutError
 from backend.learning.annotators import answered_questions
 from backend.learning.label_schemes import compare_texts_so_far, open_labels
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
@@ -304,6 +304,7 @@ def _project_report(
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)
             else None,
+            timeouts_usd=sum(row.cost_usd for row in calls if row.failure == ModelTimeoutError.code),
         ),
         questions=questions,
         models=models,
@@ -365,7 +366,8 @@ def _cost(rounds: Sequence[RoundsRow], further_usd: float, budget: Budget) -> Co
         rounds_usd=paid,
         every_model_usd=full,
         every_model_at_most=at_most,
-        saved=1.0 - (paid + reused) / full if full > 0.0 else None,
+        # Sums of the same costs in another order must not say that next to nothing was saved.
+        saved=round(1.0 - (paid + reused) / full, 12) + 0.0 if full > 0.0 else None,
         reused=round(sum(row.reused for row in rounds)),
         reused_usd=reused,
     )

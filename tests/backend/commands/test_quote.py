@@ -428,3 +428,23 @@ def test_a_target_needs_the_price_of_a_label(tmp_path: Path) -> None:
         folder.table(*texts(3))
         with pytest.raises(ConfigError, match="price of a person's label"):
             quote(folder, target=0.97)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "policy", "asked_before", "advised"),
+    [
+        (201, {"name": "joint"}, False, True),
+        (200, {"name": "joint"}, False, False),  # the pilot would ask every model about all of them
+        (201, {"name": "camvo", "k_min": 1}, False, True),  # it measures how long answers are
+        (203, {"name": "camvo", "k_min": 1}, True, False),
+    ],
+)
+def test_a_pilot_is_advised_where_it_would_narrow_the_quote(
+    tmp_path: Path, tasks: int, policy: dict[str, Any], asked_before: bool, advised: bool
+) -> None:
+    with LabelFolder(tmp_path, billed, models=("red", "green", "blue"), policy=policy) as folder:
+        folder.table(*texts(tasks))
+        if asked_before:
+            folder.label(sample=2, yes=True)
+        print_quote(folder.console, quote(folder))
+        assert ("--pilot 200 narrows it" in folder.console.file.getvalue()) == advised  # type: ignore[attr-defined]

@@ -178,7 +178,7 @@ class Annotator:
             asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
         terms = await self._terms(job, questions, asking, known)
         policy = terms.policy
-        with tracing.plan() as span:
+        with tracing.span(tracing.PLAN) as span:
             planned = await self._planned(job, questions, contexts, terms, prompt)
             plan = asking.fixed(planned.plan)
             planned_at = self._access.clock()

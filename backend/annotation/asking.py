@@ -489,7 +489,8 @@ class Asking:
             # All replies are awaited even if one fails unexpectedly, so that no call is left running.
             asked = (*asked, *_to_check(self.job, asked, {*asked, *replies.arms, *replies.beside}))
             number += 1
-            with tracing.stage(number, asked), self.voters.waiting(self.prompt):
+            with tracing.span(tracing.STAGE) as span, self.voters.waiting(self.prompt):
+                span.note(STAGE_NUMBER=number, STAGE_MODELS=[*asked])
                 stage = await self._together(asked, plan, voted=replies.any_vote, spares=policy.spares)
             for arm, reply in zip(asked, stage, strict=True):
                 if isinstance(reply, BudgetExhaustedError):

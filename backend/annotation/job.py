@@ -12,11 +12,10 @@ import numpy as np
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
-from backend.questions import ConfigQuestion, LabelConfig, TaskQuestion
+from backend.questions import LabelConfig, TaskQuestion
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.packs import PackedTask
 from backend.settings import Settings
-from backend.settings.policies import policy_of
 from camvo.numerics.small import unknown_context, with_category
 from camvo.typing import Array
 
@@ -123,13 +122,6 @@ class Contexts(Protocol):
     async def of(self, question: JobQuestion) -> Array:
         """The context, shape (d,)."""
         ...
-
-
-def always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
-    """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
-    aggregations = [question.control.aggregation for question in questions]
-    policy = policy_of(settings.policy, aggregations)
-    return bool(settings.few_shot) or any(map(policy.reads_context, aggregations))
 
 
 class EmbeddedContexts:

@@ -109,15 +109,6 @@ NONE_HELD: Final = HeldLabels()
 """No task keeps a label of earlier instructions."""
 
 
-def count_held(levels: ScoreLevels, held: Mapping[RoundKey, Round]) -> None:
-    """Count a task with labels of earlier instructions by its least certain one that nobody has labelled.
-
-    Tasks that people have labelled keep theirs unless all are asked about again.
-    """
-    if held:
-        levels.add(min((round_.score for round_ in held.values() if round_.human is None), default=ALL))
-
-
 AT_ONCE = 200
 """Tasks that are looked up in the ledger together."""
 

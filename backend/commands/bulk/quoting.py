@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
-from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels, count_held
+from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels
 from backend.commands.bulk.labelling import label_tasks
 from backend.commands.bulk.process import (
     ledger_to_read,
@@ -34,6 +34,7 @@ from backend.errors import ConfigError
 from backend.label_studio.client import Client
 from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
+from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder import Embedder
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
@@ -276,11 +277,20 @@ def _without_held(
         yield from map(jobs.job, tasks)
         return
     for stored in jobs.look_up(tasks):
-        count_held(levels, stored.held)
+        _count_held(levels, stored.held)
         if stored.held and stored.complete:
             tally.listed += 1
         else:
             yield stored.job
+
+
+def _count_held(levels: ScoreLevels, held: Mapping[RoundKey, Round]) -> None:
+    """Count a task with labels of earlier instructions by its least certain one that nobody has labelled.
+
+    Tasks that people have labelled keep theirs unless all are asked about again.
+    """
+    if held:
+        levels.add(min((round_.score for round_ in held.values() if round_.human is None), default=ALL))
 
 
 def _cost_of_a_task(jobs: DatasetJobs) -> float:

@@ -339,7 +339,7 @@ class Writer:
         give_way: Callable[[], object] = lambda: None,
         spare: SpareRoom | None = None,
     ) -> None:
-        self.ledger, self._batch, self._give_way, self._spare = ledger, batch, give_way, spare
+        self.ledger, self._batch, self._give_way, self.spare = ledger, batch, give_way, spare
         self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
         self._at_once = threading.Event()  # ends the gathering
@@ -347,15 +347,6 @@ class Writer:
         self._closing = threading.Lock()  # no job may be queued behind the None that ends the thread
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
         self._thread.start()
-
-    def check_room(self) -> None:
-        """Return if the process need not end for lack of room.
-
-        Raises:
-            LedgerFullError: it must, and no call may start.
-        """
-        if self._spare is not None:
-            self._spare.check()
 
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction. The future gets its value once that is committed.
@@ -398,9 +389,9 @@ class Writer:
         try:
             return await future
         except LedgerError as error:
-            if self._spare is None:
+            if self.spare is None:
                 raise
-            raise self._spare.judged(error) from error
+            raise self.spare.judged(error) from error
 
     async def persist(
         self,
@@ -429,8 +420,8 @@ class Writer:
                 self._jobs.put(None)
                 self._at_once.set()
         await_end(self._thread, _LAST_WRITES)
-        if self._spare is not None:
-            self._spare.give_up()
+        if self.spare is not None:
+            self.spare.give_up()
 
     def _work(self) -> None:
         waiting: dict[bool, deque[_WriteJob]] = {True: deque(), False: deque()}

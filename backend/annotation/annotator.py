@@ -183,7 +183,8 @@ class Annotator:
             plan = asking.fixed(planned.plan)
             planned_at = self._access.clock()
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
-                contexts.expect(questions, soon=job.hurried)
+                texts = [question.context for question in questions]
+                self._questions.embedder.expect(texts, soon=job.hurried)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)

@@ -149,10 +149,6 @@ class EmbeddedContexts:
             self._known[question.name] = with_category(short, question.category)
         return self._known[question.name]
 
-    def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
-        """Let the texts of several questions be embedded before :meth:`of` is called."""
-        self._embedder.expect([question.context for question in questions], soon=soon)
-
 
 @dataclass(frozen=True, slots=True)
 class TaskPrompt:

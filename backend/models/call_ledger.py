@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -327,15 +327,12 @@ class CallLedger:
             LedgerError: the database is still down.
             NotBookedError: the ledger cannot hold the reservation.
         """
-
-        async def reserved() -> _T:
-            await self.settlements.none_waits(until - self._clock())
-            return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
-
         while True:  # until the call is booked, refused, or its patience is over
             self._check()
             try:
-                return await _booked(reserved, query)
+                with _booking(query):
+                    await self.settlements.none_waits(until - self._clock())
+                    return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
             except BudgetExhaustedError as error:
                 if not error.held or self._clock() + _HELD >= until:
                     raise
@@ -394,8 +391,8 @@ class CallLedger:
         if paid and call is not None and self._received is not None:
             kept = self._received.kept(call, outcome, bought)
         try:
-            with kept:
-                await _booked(lambda: self.settlements.settle(step, paid=paid), query)
+            with kept, _booking(query):
+                await self.settlements.settle(step, paid=paid)
         except NotBookedError:
             if call is not None:
                 self._not_booked.add(call)
@@ -428,14 +425,11 @@ class CallLedger:
         self._claimed.pop(key, None)
 
 
-async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
-    """Run a step of the money of one call; what the ledger cannot book is that model's missing vote.
-
-    Raises:
-        NotBookedError: the step failed in a way that does not pass.
-    """
+@contextmanager
+def _booking(query: ModelQuery) -> Iterator[None]:
+    """Book the money of one call in the block; what the ledger cannot book is that model's missing vote."""
     try:
-        return await step()
+        yield
     except Exception as error:
         if isinstance(error, TaskError) or is_temporary(error):
             raise

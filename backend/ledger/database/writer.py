@@ -121,10 +121,10 @@ def _run_batch(
         if isinstance(job.future, asyncio.Future):
             awaited[job.future.get_loop()].append((job.future, outcome))
         elif job.future.set_running_or_notify_cancel():
-            _resolve(job.future, outcome)
+            _resolve([(job.future, outcome)])
     for loop, ended in awaited.items():
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_resolve_all, ended)  # once, as each call wakes the loop
+            loop.call_soon_threadsafe(_resolve, ended)  # once, as each call wakes the loop
     return [job for job in jobs if job not in outcomes]
 
 
@@ -235,19 +235,16 @@ def _copy(error: Exception) -> Exception:
     return error
 
 
-def _resolve_all(ended: Sequence[tuple[asyncio.Future[Any], _Outcome]]) -> None:
+def _resolve(ended: Sequence[tuple[Future[Any] | asyncio.Future[Any], _Outcome]]) -> None:
     for future, outcome in ended:
-        if not future.done():  # its caller was cancelled
-            _resolve(future, outcome)
-
-
-def _resolve(future: Future[Any] | asyncio.Future[Any], outcome: _Outcome) -> None:
-    if outcome.error is None:
-        future.set_result(outcome.value)
-    elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
-        future.set_exception(RuntimeError("a function of the ledger raised StopIteration"))
-    else:
-        future.set_exception(outcome.error)
+        if future.done():  # its caller was cancelled
+            continue
+        if outcome.error is None:
+            future.set_result(outcome.value)
+        elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
+            future.set_exception(RuntimeError("a function of the ledger raised StopIteration"))
+        else:
+            future.set_exception(outcome.error)
 
 
 class GroupedReads(Generic[_Item, _Value]):

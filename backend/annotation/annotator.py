@@ -536,7 +536,7 @@ def _record_failure(connection: Connection, job: Job, error: TaskError, now: flo
     """Record that the task ended without a prediction, unless it was deleted meanwhile."""
     if not projects.is_deleted(connection, job.project, job.task):
         projects.ensure(connection, job.project, now)
-        FailedTasks(connection, job.project).record(job.task, error.code, now)
+        FailedTasks(connection, job.project).record(job.task, error.code, now, job.file)
 
 
 def _forget_failure(connection: Connection, job: Job) -> None:

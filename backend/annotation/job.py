@@ -53,6 +53,7 @@ class Job:
             is embedded only if the plan, or what is learnt from the round, reads its context.
         hurried: whether its calls end at the deadline of the settings, because somebody waits for the task.
         waits: whether outages of models are waited for, unless the job is in a hurry.
+        file: the path of the file that has the task; ``None`` for a task of Label Studio.
         questions: its questions under this label config, if somebody has made them already.
     """
 
@@ -70,6 +71,7 @@ class Job:
     review: bool = True
     hurried: bool = False
     waits: bool = True
+    file: str | None = None
     questions: Sequence[JobQuestion] = ()
 
     @property

@@ -216,7 +216,8 @@ class Planner:
             name = f"{asked.project}:{asked.task}:{asked.control}:{asked.question}"
             observation = Observation(state, context, question.options, question.aggregation, task=name)
             if (data := policy.fit_data(observation, costs)) is not None:
-                fit = await self._background_fits.current(key, data)
+                # Whether a decided task is in doubt was found by the state of now.
+                fit = await self._background_fits.current(key, data, now=terms.conditions.decided)
                 self._earlier.teach(key, kind, data)
                 context = await contexts.of(question) if fit.reads_context else context
                 observation = replace(observation, fit=fit, context=context)

@@ -312,8 +312,10 @@ class BackgroundFits:
     def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
         self._cache: FitCache[_Fitted] = FitCache(workers, clock=clock, most=COPIES, failure="not_studied")
 
-    async def current(self, key: StateKey, data: FitData) -> Fit:
+    async def current(self, key: StateKey, data: FitData, *, now: bool = False) -> Fit:
         """The latest fit of a question; awaits a fit only if the question has none of this kind yet.
+
+        With ``now``, it awaits a fit of this data, or of data that came later.
 
         If the data has changed, a new fit starts in the background for later plans, after a pause of at most
         ten seconds: while people label, every plan brings new data. The prices in a fit are those of the
@@ -326,6 +328,11 @@ class BackgroundFits:
         latest = self._cache.latest(key, data.kind)
         if latest is None:
             latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
+        if now and latest.data.basis != data.basis:  # a fit that is under way may be of older data
+            for _ in range(2):
+                latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
+                if latest.data.basis == data.basis:
+                    break
         elif latest.data.basis != data.basis and self._cache.is_old(key, data.kind, pauses=_PAUSES):
             self._cache.start(key, fit, data.kind)
         return latest.fit

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import random
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from label_studio_api import KEY, LabelStudioApi
 from pydantic import SecretStr
 from recount_project import Prepared, Studio
 from whole_backend import Backend, prompt_of, says
+
+from backend.learning.states import FitCache
 
 CHEAP = {"name": "joint", "worth": 0.5}
 DEAR = {"name": "joint", "worth": 1000.0}
@@ -39,12 +43,26 @@ class DoubtfulStudio(Studio):
         self.texts = [f"Note {number}: {'sunny' if number % 2 else 'rainy'}" for number in NUMBERS]
         self.tasks = api.add_tasks(*self.texts)
         api.project["created_at"] = self.project.payload()["created_at"]
-        own = {"label_studio_url": api.url, "label_studio_api_key": SecretStr(KEY)}
-        # A student would vote or not, depending on when it has been taught.
-        self.backend = Backend(folder, script, MODELS, environment=own, student=False, **settings)
+        self.backend = self.process(folder, **settings)
+
+    def process(self, folder: Path, **settings: Any) -> Backend:
+        """A process of the server on the ledger in a folder."""
+        own = {"label_studio_url": self.api.url, "label_studio_api_key": SecretStr(KEY)}
+        return Backend(folder, script, MODELS, environment=own, **settings)
 
     def raw(self, *numbers: int) -> list[dict[str, Any]]:
         return super().raw(*(numbers or NUMBERS))
+
+    def predict_cheaply(self, folder: Path, numbers: Iterable[int]) -> None:
+        """Predict tasks for little money, in another process on the ledger in ``folder``.
+
+        They are predicted one after another, and by one fit each time, so the votes are always the same.
+        """
+        with self.process(folder, policy=CHEAP) as process, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FitCache, "is_old", lambda *_, **__: False)
+            for number in numbers:
+                [answer] = process.predict(*self.raw(number), project=self.project)
+                self.api._add_prediction({"task": self.tasks[number], **answer})
 
     def doubts(self, usd: float) -> dict[str, Any]:
         """The tasks in doubt, as POST /doubts says."""
@@ -72,11 +90,8 @@ def prepare_doubtful(folder: Path) -> Prepared:
     """The ledger, and Label Studio's tasks, after the project was predicted."""
     with LabelStudioApi() as api:
         studio = DoubtfulStudio(folder, api, policy=CHEAP)
-        with studio.backend:
-            for some in (range(FIRST), range(FIRST, FIRST + REST)):
-                answers = studio.backend.predict(*studio.raw(*some), project=studio.project)
-                for number, answer in zip(some, answers, strict=True):
-                    api._add_prediction({"task": studio.tasks[number], **answer})
+        for some in (range(FIRST), range(FIRST, FIRST + REST)):
+            studio.predict_cheaply(folder, some)
         return (folder / "ledger.sqlite").read_bytes(), copy.deepcopy(api.tasks)
 
 

@@ -148,6 +148,7 @@ class DatasetJobs:
     batching: Batching | None = None
     waits: bool = True
     held: HeldLabels = NONE_HELD
+    file: str | None = None
 
     def awaited(self) -> str:
         """What the tasks wait for now, in words; empty if for nothing."""
@@ -187,6 +188,7 @@ class DatasetJobs:
             batching=self.batching,
             review=False,
             waits=self.waits,
+            file=self.file,
         )
 
     def _questions(self, job: Job) -> tuple[list[JobQuestion], str | None]:

@@ -219,6 +219,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
         options.aim,
         waits=not options.no_wait,
         held=HeldLabels.of(process, project, dataset.config, own_settings, options.below),
+        file=str(dataset.source.path.absolute()),
     )
 
 

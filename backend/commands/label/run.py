@@ -187,10 +187,13 @@ def run_label(  # noqa: PLR0917 - what a run needs
 
 
 def forget_changed_rows(jobs: DatasetJobs, index: Index) -> None:
-    """Forget the failures of rows that somebody has changed or removed: the new rows are other tasks."""
+    """Forget the failures of rows that somebody has changed or removed: the new rows are other tasks.
+
+    Those of other files under the same name stay.
+    """
     ledger = jobs.process.ledger
     with ledger.read() as connection:
-        failed = FailedTasks(connection, jobs.project).numbers()
+        failed = FailedTasks(connection, jobs.project).numbers(jobs.file or "")
     if failed and (gone := index.lacks(failed)):
         with ledger.write() as connection:
             FailedTasks(connection, jobs.project).forget(gone)

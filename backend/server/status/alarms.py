@@ -322,6 +322,21 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
     return [Alert("recount_waiting", message, fix, level="note")]
 
 
+def _hear_people(project: ProjectReport) -> str:
+    """How labels of people arrive; a file's task whose label was shown can no longer be blind."""
+    if is_of_label_studio(project.key):
+        return (
+            "if people have annotated, look at Settings → Webhooks in Label Studio: one must end in "
+            "/webhook and be active"
+        )
+    if any(question.guarantee.blind for question in project.questions if question.current):
+        return "label the blind tasks, with --blind in blind.csv, and give them to camvo teach"
+    return (
+        f"camvo label … --name {project.key}-blind --blind 300 writes a sample for people, camvo teach takes"
+        " it back, and stored answers are not bought again"
+    )
+
+
 def _connection_alerts(project: ProjectReport, model_version: str, found: Found) -> list[Alert]:
     if project.rounds and not found.connected:
         message = "Predictions are stored in a project that is not connected: no human label comes back"
@@ -337,8 +352,8 @@ def _connection_alerts(project: ProjectReport, model_version: str, found: Found)
             )
         )
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
-        message, fix = "No annotation has arrived yet", commands_of(project.key).hear_people
-        alerts.append(Alert("no_human_answer", message, fix, level="note"))
+        message = "No annotation has arrived yet"
+        alerts.append(Alert("no_human_answer", message, _hear_people(project), level="note"))
     return alerts
 
 

@@ -36,8 +36,8 @@ class Process:
         self.now, self.worker = 0.0, worker
         self._fits = BackgroundFits(worker, clock=lambda: self.now)
 
-    async def current(self, data: FitData) -> Fit:
-        return await self._fits.current(KEY, data)
+    async def current(self, data: FitData, *, now: bool = False) -> Fit:
+        return await self._fits.current(KEY, data, now=now)
 
     async def settled(self) -> None:
         """Wait until every other task of the event loop has ended: the fits that nobody awaits."""
@@ -68,6 +68,33 @@ def test_a_plan_gets_the_latest_fit_while_the_next_one_is_under_way(process: Pro
         busy.set()
         await process.settled()
         assert await process.current(after) == fitted(after)
+
+    asyncio.run(run())
+
+
+def test_a_plan_that_needs_the_fit_of_now_waits_for_it(process: Process) -> None:
+    before, after = fit_data(20), fit_data(40)
+
+    async def run() -> None:
+        await process.current(before)
+        assert await process.current(after, now=True) == fitted(after)
+
+    asyncio.run(run())
+
+
+def test_a_fit_of_older_data_under_way_is_not_the_fit_of_now(process: Process) -> None:
+    first, before, after = fit_data(10), fit_data(20), fit_data(40)
+
+    async def run() -> None:
+        await process.current(first)
+        process.now += PAUSE
+        busy = threading.Event()
+        process.worker.submit(busy.wait)
+        await process.current(before)  # starts its fit
+        waiting = asyncio.create_task(process.current(after, now=True))
+        await asyncio.sleep(0)
+        busy.set()
+        assert await waiting == fitted(after)
 
     asyncio.run(run())
 

@@ -44,7 +44,8 @@ def script(body: dict[str, Any]) -> Any:
 def backend(tmp_path: Path) -> Iterator[Backend]:
     """A project with eight predictions, one of which people have corrected."""
     with Backend(tmp_path, script) as backend:
-        backend.predict(*TASKS)
+        for each in TASKS:  # one after another, so that the events are in their order
+            backend.predict(each)
         backend.hook(annotated(Annotation(number=5, task=1, mood="Glad"), Project()))
         yield backend
 

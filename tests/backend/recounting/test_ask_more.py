@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import doubtful_project
 import pytest
-from doubtful_project import FIRST, DoubtfulStudio, resumed_doubtful
+from doubtful_project import DEAR, FIRST, MODELS, REST, DoubtfulStudio, resumed_doubtful
 from label_studio_api import LabelStudioApi
 from label_studio_requests import annotations_deleted, tasks_deleted
 from recount_project import Prepared
@@ -17,6 +18,7 @@ from whole_backend import CALL
 
 from backend.commands.bulk.predict_run import AskMoreRun, RecountRun
 from backend.commands.shared.certificate import issue_certificate
+from backend.learning.states import FitCache
 from backend.ledger import certificates, money, recounts
 from backend.ledger.certificates import Certificates
 from backend.ledger.money import from_picodollars
@@ -68,6 +70,22 @@ def test_only_models_that_a_round_left_out_are_asked(doubtful: DoubtfulStudio) -
         later = {vote.model for vote in further(doubtful, number)}
         assert later
         assert not later & set(round_.votes)
+
+
+def test_a_process_that_has_not_fitted_the_latest_votes_asks_about_the_doubts(
+    tmp_path: Path, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studio, right = DoubtfulStudio(tmp_path, api, policy=DEAR), dict.fromkeys(MODELS, 1.0)
+    monkeypatch.setattr(FitCache, "is_old", lambda *_, **__: False)
+    with studio.backend:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(doubtful_project, "SKILL", right)
+            studio.predict_cheaply(tmp_path, range(28))
+            studio.backend.predict(*studio.raw(28), project=studio.project)  # its fit: nobody ever errs
+        for some in (range(29, FIRST), range(FIRST, FIRST + REST)):
+            studio.predict_cheaply(tmp_path, some)
+        numbers = in_doubt(studio)
+        assert studio.ask_more(1.0)["tasks"] == len(numbers) > 0
 
 
 def test_the_first_round_and_what_it_taught_stay(doubtful: DoubtfulStudio) -> None:

@@ -35,7 +35,6 @@ from backend.label_studio.client import Client
 from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.ledger.rounds import Round, RoundKey
-from backend.models.embedder import Embedder
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
 from backend.server.status.formats import of
@@ -405,7 +404,6 @@ def quote_file(
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
     *,
     target: float | None = None,
 ) -> Quote:
@@ -415,18 +413,17 @@ def quote_file(
     asking = options.pilot > 0
     with (
         ledger_to_read(environment, asking=asking) as of_quote,
-        open_file(path, options, settings, of_quote, embedder, asking=asking) as (jobs, index),
+        open_file(path, options, settings, of_quote, asking=asking) as (jobs, index),
     ):
         return _quote_after_pilot(jobs, index, options, console, target)
 
 
-def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
+def quote_project(
     client: Client,
     number: int,
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
     *,
     target: float | None = None,
 ) -> Quote:
@@ -436,7 +433,7 @@ def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
     asking = options.pilot > 0
     with (
         ledger_to_read(environment, asking=asking) as of_quote,
-        open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
+        open_project(client, number, options, settings, of_quote, asking=asking) as project,
     ):
         return _quote_after_pilot(project.jobs, project.tasks, options, console, target)
 

@@ -30,7 +30,6 @@ from backend.learning.projects import asked_questions, project_settings, remembe
 from backend.ledger import projects
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes, short_name
-from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
@@ -146,11 +145,10 @@ def opened_project(
     *,
     client: Client | None = None,
     name: str | None = None,
-    embedder: Embedder | None = None,
 ) -> Iterator[Opened]:
     """Open a project whose labels are to change."""
     settings = settings_module.load(environment.config)
-    with annotation_process(settings, environment, embedder, asking=False) as process:
+    with annotation_process(settings, environment, asking=False) as process:
         payload = client.project(source) if client is not None and isinstance(source, int) else None
         key = LabelOptions(name=name).project(Path(str(source)))
         if payload is not None:

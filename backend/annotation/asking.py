@@ -207,13 +207,6 @@ class Voters:
 
         The model answers other tasks meanwhile, and answers would be quick if it had fewer of them. One that
         answers nobody is down, which is another matter.
-
-        Args:
-            job: the task.
-            arm: the arm that has not answered.
-            beside: the arms that may be asked.
-            waited: seconds since it was asked.
-            answers: how many calls it had answered then.
         """
         caller = self.pool[arm]
         if waited < _LEAST_WAIT or not job.settings.hour_usd or caller.answers == answers:

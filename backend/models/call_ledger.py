@@ -304,12 +304,7 @@ class CallLedger:
         return Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
-        """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.
-
-        Args:
-            connection: the transaction.
-            calls: key → the call's id.
-        """
+        """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation."""
         self._contacts.note()
         Claims(connection).add(calls, self.owner, LEASE)
 
@@ -403,13 +398,7 @@ class CallLedger:
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
     def keep_renewing(self, keys: Iterable[str], call: int, seconds: float) -> None:
-        """Renew the claims and the reservation of a call from now on.
-
-        Args:
-            keys: the keys of its answers.
-            call: its id.
-            seconds: its longest duration, from when it is sent.
-        """
+        """Renew the claims and the reservation of a call from now on."""
         self._claimed.update(dict.fromkeys(keys, (call, seconds + GRACE)))
 
     async def record_use(self, key: str, query: ModelQuery) -> None:
@@ -442,11 +431,7 @@ def _booking(query: ModelQuery) -> Iterator[None]:
 
 
 def refuse_batched(connection: Connection, key: str, query: ModelQuery | Reservation) -> None:
-    """Return if the claim of another owner is not that of a batch, which is worth waiting for.
-
-    Raises:
-        BatchPendingError: the answer is in a provider's batch.
-    """
+    """Raise a ``BatchPendingError`` if the claim is that of a batch; any other is worth waiting for."""
     if Claims(connection).held_by_batch(key):
         raise BatchPendingError(
             f"the answer of {query.model} is in a provider's batch that is not back yet",

@@ -312,12 +312,7 @@ class _Path:
 
 
 def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path | None:
-    """The short path of a request in litellm's terms; ``None`` if ``acompletion`` has to make the call.
-
-    Args:
-        request: model, messages and parameters.
-        environment: the process's variables.
-    """
+    """The short path of a request in litellm's terms; ``None`` if ``acompletion`` has to make the call."""
     if str(request["model"]).partition("/")[0] not in _PROVIDERS:
         return None
     if not request.keys() <= _MAPPED | _ADDRESS | _OURS:

@@ -314,11 +314,6 @@ def _prices_in_batches(
 
     They come from ``batch_discount``, else from litellm's map. If the settings have their own prices, the map
     is not used. Models that are free are free in batches, too. Batches have no price of cached input.
-
-    Args:
-        settings: the model.
-        prices: those of single calls.
-        entry: the model's entry in litellm's map, $ per token; may be empty.
     """
     if settings.batch_discount is not None:
         share = 1.0 - settings.batch_discount

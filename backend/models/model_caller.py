@@ -341,12 +341,7 @@ class ModelCaller:
             raise error
 
     async def _enter(self, tokens: float, until: float, refused: Passage | None) -> Passage | None:
-        """Wait for the call's turn. Time lost in our own queue is not a failure of the model.
-
-        Raises:
-            StoppingError: the process stops.
-            LedgerError: the ledger is down.
-        """
+        """Wait for the call's turn. Time lost in our own queue is not a failure of the model."""
         self._gate.check()  # a refused call would wait for another turn
         patience = until - asyncio.get_running_loop().time()
         try:

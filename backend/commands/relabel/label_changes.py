@@ -250,13 +250,6 @@ def carried_tasks(
 
     A task is asked about again if its latest label is lost or in doubt; then none of its earlier ones is
     carried over either, or it would keep that one.
-
-    Args:
-        schemes: the project's schemes.
-        found: the way to the new ones.
-        fates: what becomes of labels.
-        before: question → what it was.
-        below: tasks with a lower score are asked about again as well; ``None`` for no others.
     """
     counted = {}
     for scheme, way in found.present:

@@ -118,16 +118,7 @@ def run_relabel(
     label_studio: str | None,
     agreed: Callable[[str], bool] | None,
 ) -> None:
-    """Change the labels of a file's project or of one of Label Studio, once its plan is agreed to.
-
-    Args:
-        source: the file, or the project's number.
-        wanted: what is to become of labels.
-        name: the file's project in the ledger; ``None`` for the file's name.
-        config: the settings' file.
-        label_studio: Label Studio's address.
-        agreed: asks whether to go on; ``None`` to print the plan only.
-    """
+    """Change the labels of a file's project or of one of Label Studio, once its plan is agreed to."""
     environment = environment_with(config)
     quiet_logs(environment)
     with existing_ledger(environment):

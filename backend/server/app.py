@@ -70,13 +70,17 @@ def _json_object(request: Request) -> dict[str, Any]:
 def _json_value(request: Request) -> Any:
     """The JSON value in a request's body, read once; ``None`` if it is malformed or nested too deeply."""
     if _KEY not in request.environ:
-        text = request.get_data()
-        try:
-            value = json.loads(text.decode(), parse_constant=lambda _: None, parse_float=_finite)
-            request.environ[_KEY] = _storable(value, _DEPTH)
-        except (ValueError, RecursionError):
-            request.environ[_KEY] = None
+        request.environ[_KEY] = _read(request.get_data())
     return request.environ[_KEY]
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return _storable(
+            json.loads(data.decode(), parse_constant=lambda _: None, parse_float=_finite), _DEPTH
+        )
+    except (ValueError, RecursionError):
+        return None
 
 
 def _finite(digits: str) -> float | None:

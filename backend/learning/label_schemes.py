@@ -249,25 +249,6 @@ def _edited(
     return replace(asked.scheme(question, now), label_config=xml)
 
 
-def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
-    """Return question → its epochs with other instructions and all else the same, the latest first."""
-    history = Schemes(connection, project).all()
-    now = (asked.scheme(question, 0.0) for question in asked.config.questions)
-    return {
-        scheme.control: epochs
-        for scheme in now
-        if (epochs := epochs_with_other_instructions(history, scheme))
-    }
-
-
-def epochs_of_labels_now(connection: Connection, project: str) -> set[str]:
-    """The epochs of a project's questions with the labels of now, whatever their instructions."""
-    history = Schemes(connection, project).all()
-    latest = latest_of(history).values()
-    earlier = (epochs_with_other_instructions(history, scheme) for scheme in latest)
-    return {scheme.epoch for scheme in latest}.union(*earlier)
-
-
 def epochs_with_other_instructions(history: Sequence[Scheme], scheme: Scheme) -> list[str]:
     """The epochs of a scheme's question where only the instructions were others, the latest first."""
     return list(dict.fromkeys(each.epoch for each in _with_other_instructions(history, scheme)))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from labelling import LabelFolder, always
@@ -160,3 +162,21 @@ def test_the_page_of_a_file_says_nothing_of_label_studio(folder: LabelFolder) ->
     assert "camvo label with --blind 300 keeps a sample blind" in page
     for words in ("In Label Studio", "Last webhook", "Set audit"):
         assert words not in page
+
+
+def test_what_was_counted_for_calls_that_timed_out_is_named(tmp_path: Path) -> None:
+    never = threading.Event()
+
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply.says("Glad").held_until(never) if body["model"] == "red" else Reply.says("Glad")
+
+    with LabelFolder(tmp_path, script, models={"red": {"timeout": 0.2}, "green": {}}) as folder:
+        folder.table("lovely")
+        folder.label(no_wait=True)
+        project = reported(folder)
+        never.set()
+    cost = project.cost
+    assert cost.timeouts_usd == pytest.approx(cost.budget.spent_usd - cost.rounds_usd)
+    assert cost.timeouts_usd > 0.0
+    said = f"{dollars(cost.timeouts_usd)} for calls that timed out, which providers may bill"
+    assert said in [*outcome_lines(project)]

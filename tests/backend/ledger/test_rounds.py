@@ -8,7 +8,7 @@ import pytest
 
 from backend.errors import LedgerError
 from backend.ledger import Ledger, rounds
-from backend.ledger.rounds import ProjectRounds, Round, RoundKey
+from backend.ledger.rounds import ProjectRounds, QuestionRounds, Round, RoundKey
 from camvo.student import hashed_ngrams, sealed
 
 KEY = RoundKey("1.1", 4, "topic", "hash", "e")
@@ -170,3 +170,16 @@ def test_incomplete_tasks_are_counted_once_in_all_and_by_model_and_reason(ledger
         "large": {"model_timeout": 1, "model_unavailable": 1},
         "small": {"model_unavailable": 1},
     }
+
+
+def test_a_round_whose_votes_led_to_a_spared_arm_is_none_that_asked_every_arm_by_a_draw(
+    ledger: Ledger,
+) -> None:
+    def drawn(first: int, task: int) -> Round:
+        stages = {"coin": "everyone", "order": ["small", "large"], "first": first}
+        return a_round(dataclasses.replace(KEY, task=task), plan={"stages": stages})
+
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [drawn(first=2, task=1), drawn(first=1, task=2)])
+        of_question = QuestionRounds(connection, KEY.project, KEY.control, KEY.epoch)
+        assert len(of_question.everyone_votes({"small", "large"}, 10)) == 1

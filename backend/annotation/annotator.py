@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from sqlalchemy import Connection
@@ -101,7 +103,11 @@ class Annotator:
         config = await self._schemes.settled(job.project, job.config, job.settings)
         if config is not job.config:
             job = replace(job, config=config, questions=())
-        questions = job.questions or await self._questions_of(job)
+        with_texts = partial(self._questions.with_texts, job)
+        if job.questions:
+            questions = job.questions
+        else:  # a redactor may be slow, so it runs in a thread
+            questions = await self._access.in_thread(with_texts) if job.settings.redact else with_texts()
         keys = tuple(question.key for question in questions)
         studies = job.settings.student is not False and not job.stored_only
         known = await self._stored.read(_LookUp(job.project, job.task, keys, job.audit, studies))
@@ -151,12 +157,6 @@ class Annotator:
             return prediction
         return [*model_predictions(decided, job.settings.model_version), prediction]
 
-    async def _questions_of(self, job: Job) -> list[JobQuestion]:
-        """The questions whose texts the task has; a redactor may be slow, so it runs in a thread."""
-        if job.settings.redact is None:
-            return self._questions.with_texts(job)
-        return await self._access.in_thread(partial(self._questions.with_texts, job))
-
     async def _note(self, change: Callable[[Connection], None]) -> None:
         """Change the list of failed tasks. If that fails, the list is out of date, but the task is done."""
         try:
@@ -170,15 +170,19 @@ class Annotator:
         """Plan, ask, decide and record the questions that have no round yet, and add their rounds."""
         contexts = EmbeddedContexts(self._questions.embedder)
         prompt = await self._questions.prompt(job, questions, contexts, alone=alone)
-        asking = await self._asking(job, questions, prompt)
+        if job.batching is None:
+            asking = Asking(self._voters, job, prompt)
+        else:
+            asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
         terms = await self._terms(job, questions, asking, known)
         policy = terms.policy
-        with tracing.plan() as span:
+        with tracing.span(tracing.PLAN) as span:
             planned = await self._planned(job, questions, contexts, terms, prompt)
             plan = asking.fixed(planned.plan)
             planned_at = self._access.clock()
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
-                contexts.expect(questions, soon=job.hurried)
+                texts = [question.context for question in questions]
+                self._questions.embedder.expect(texts, soon=job.hurried)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)
@@ -188,9 +192,11 @@ class Annotator:
             if not decisions:
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
             if holds_contexts:
-                await contexts.of_all(questions, soon=job.hurried)
-                embedded = {question.name: contexts.so_far(question) for question in questions}
-                plan = plan.with_contexts(embedded)
+                vectors = [contexts.of(question, soon=job.hurried) for question in questions]
+                embedded = await asyncio.gather(*vectors)
+                plan = plan.with_contexts(
+                    {question.name: context for question, context in zip(questions, embedded, strict=True)}
+                )
             task = FinishedTask(
                 job=job,
                 questions=questions,
@@ -220,21 +226,15 @@ class Annotator:
         All waits together are bounded: a task has a deadline.
         """
         held = job.batching is None and not prompt.alone
-        until = self._openings.patience_ends()
-        ended = self._openings.ended_so_far(job.project)
+        until = asyncio.get_running_loop().time() + self._openings.patience
+        ended = self._openings.ended[job.project]
         planned = await self._planner.plan(job, questions, contexts, terms)
         while held and self._openings.is_full(job.project, planned.plan, ended):
             with self._voters.waiting(prompt):
                 held = await self._openings.wait(job.project, until)
-            ended = self._openings.ended_so_far(job.project)
+            ended = self._openings.ended[job.project]
             planned = await self._planner.plan(job, questions, contexts, terms)
         return planned
-
-    async def _asking(self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt) -> Asking:
-        """How the task's models are asked: at once, or in the stages of a provider's batch."""
-        if job.batching is None:
-            return Asking(self._voters, job, prompt)
-        return await self._batch_stages.begin(job, job.batching, questions, prompt)
 
     async def _terms(
         self, job: Job, questions: Sequence[JobQuestion], asking: Asking, known: _Known
@@ -387,16 +387,6 @@ class FinishedTask:
         """The task's project and number."""
         return self.job.project, self.job.task
 
-    @property
-    def shown(self) -> dict[str, int]:
-        """How many examples the prompt of each model had."""
-        return {arm: count for arm, count in self.prompt.shown.items() if arm in self.replies.arms}
-
-    @property
-    def packs(self) -> dict[str, dict[str, bool]]:
-        """Question → packed arm → whether its vote was that of its model, asked singly; of those compared."""
-        return compared(self.job, self.plan, {**self.replies.beside, **self.replies.arms})
-
     def describe(self, question: str) -> dict[str, Any]:
         """The JSON that a round stores: the plan, the aggregation and the policy's own score.
 
@@ -447,11 +437,12 @@ class _Bill:
         prices |= zip(plan.arms, map(float, plan.costs), strict=True)
         prices |= {arm: cost for arm, cost in paid.items() if cost > 0.0}
         full = once_each(prices)
+        voters = [arm for arm, reply in (replies.beside | replies.arms).items() if reply.votes]
         return cls(
             sum(paid.values()),
             sum(full.values()),
             sum(cost for arm, cost in full.items() if arm in replies.bounded and not paid.get(arm)),
-            [prices[arm] for arm in replies.voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0],
+            [prices[arm] for arm in voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0],
         )
 
 
@@ -500,7 +491,9 @@ def _new_rounds(
     people: Sequence[Annotation],
     chosen: Set[RoundKey],
 ) -> list[NewRound]:
-    packs, bill = finished.packs, _Bill.of(finished.plan, finished.replies)
+    replies = finished.replies
+    packs = compared(finished.job, finished.plan, {**replies.beside, **replies.arms})
+    bill = _Bill.of(finished.plan, replies)
     new = [
         _finished_round(connection, finished, bill, question, people, packs=packs.get(question.name, {}))
         for question in finished.questions
@@ -518,19 +511,30 @@ def _of_chosen(new: NewRound) -> NewRound:
     return replace(new, contribution=replace(new.contribution, exploration=marked))
 
 
+_LONGEST_LABEL: Final = 100
+
+
 def _count_rounds(new: Sequence[Round]) -> None:
     """Count new rounds, and the models that they asked, in the metrics."""
     for round_ in new:
-        labels = {"project": round_.key.project, "control": metrics.label_value(round_.key.control)}
+        labels = {"project": round_.key.project, "control": _label_value(round_.key.control)}
         metrics.rounds.labels(**labels).inc()
         metrics.models_asked.labels(**labels).inc(len(round_.votes.keys() - {STUDENT}))
+
+
+def _label_value(name: str) -> str:
+    """A name of a project's own as a metric's label: a long one is cut, and ends with its hash."""
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_LABEL - 9]}…{digest}"
 
 
 def _record_failure(connection: Connection, job: Job, error: TaskError, now: float) -> None:
     """Record that the task ended without a prediction, unless it was deleted meanwhile."""
     if not projects.is_deleted(connection, job.project, job.task):
         projects.ensure(connection, job.project, now)
-        FailedTasks(connection, job.project).record(job.task, error.code, now)
+        FailedTasks(connection, job.project).record(job.task, error.code, now, job.file)
 
 
 def _forget_failure(connection: Connection, job: Job) -> None:
@@ -584,4 +588,5 @@ def _finished_round(
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
     failures = finished.replies.failures(question.name)
-    return NewRound(round_, contribution, finished.shown, failures, audited=job.settings.audit > 0.0)
+    shown = {arm: count for arm, count in finished.prompt.shown.items() if arm in votes}
+    return NewRound(round_, contribution, shown, failures, audited=job.settings.audit > 0.0)

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Final, TypeVar
 
 import structlog
@@ -143,7 +142,7 @@ class Voters:
     """
 
     def __init__(self, queries: CachingPool, pool: Pool, packs: PackedPool, pack_guard: PackGuard) -> None:
-        self._queries, self._pool, self._packs = queries, pool, packs
+        self._queries, self.pool, self._packs = queries, pool, packs
         self.pack_guard = pack_guard
 
     def expected_costs(
@@ -173,11 +172,11 @@ class Voters:
                 continue
             resting = packed is not None and self._rests(job, packed, batched=batch)
             if pack is None or packed is None or packed in unpacked or resting:
-                alone = self._pool[name].model
+                alone = self.pool[name].model
                 cost = alone.batch_cost if batch else alone.cost
                 costs[name] = cost(prompt.for_model(name), schema=prompt.schema)
             else:
-                together = self._pool[packed].model
+                together = self.pool[packed].model
                 costs[packed] = together.packed_cost(pack.system, texts, batched=batch, schema=prompt.schema)
         return costs
 
@@ -195,10 +194,10 @@ class Voters:
         second = job.settings.hour_usd / 3600.0
         if job.batching is not None or not second:
             return {}
-        delays = {arm: self._pool[arm].delay for arm in arms}
+        delays = {arm: self.pool[arm].delay for arm in arms}
         least = min(delays.values(), default=0.0)
         return {
-            arm: second * (delay - least) if self._pool[arm].busy else 0.0
+            arm: second * (delay - least) if self.pool[arm].busy else 0.0
             for arm, delay in delays.items()
             if delay > least
         }
@@ -208,23 +207,12 @@ class Voters:
 
         The model answers other tasks meanwhile, and answers would be quick if it had fewer of them. One that
         answers nobody is down, which is another matter.
-
-        Args:
-            job: the task.
-            arm: the arm that has not answered.
-            beside: the arms that may be asked.
-            waited: seconds since it was asked.
-            answers: how many calls it had answered then.
         """
-        caller = self._pool[arm]
+        caller = self.pool[arm]
         if waited < _LEAST_WAIT or not job.settings.hour_usd or caller.answers == answers:
             return False
-        slow = caller.delay > min(self._pool[other].delay for other in beside if other != STUDENT)
+        slow = caller.delay > min(self.pool[other].delay for other in beside if other != STUDENT)
         return slow and waited >= _LONGEST_WAIT * caller.shortest
-
-    def answers(self, arm: str) -> int:
-        """How many calls an arm's model has answered so far."""
-        return self._pool[arm].answers
 
     def left_out(self, job: Job, prompt: TaskPrompt, costs: Collection[str]) -> dict[str, LeftOut]:
         """The models that are left out because they failed.
@@ -239,19 +227,15 @@ class Voters:
         if len(offered) == len(job.settings.models):
             return {}
         reasons = {
-            name: self._pool[name].rests(job.outage_patience)
+            name: self.pool[name].rests(job.outage_patience)
             for name in self._askable(job, prompt)
             if name not in offered
         }
         return {
-            name: LeftOut(reason, self._pool[name].model.cost(prompt.for_model(name), schema=prompt.schema))
+            name: LeftOut(reason, self.pool[name].model.cost(prompt.for_model(name), schema=prompt.schema))
             for name, reason in reasons.items()
             if reason is not None
         }
-
-    def bounded_only(self, prompt: TaskPrompt, arms: Iterable[str]) -> frozenset[str]:
-        """The arms whose expected price is the highest possible one, as nothing else is known of it."""
-        return frozenset(arm for arm in arms if self._pool[arm].model.is_bounded_only(prompt.schema))
 
     def _askable(self, job: Job, prompt: TaskPrompt) -> list[str]:
         """The models that can be asked about a prompt: those that can be shown its images, if it has any."""
@@ -263,7 +247,7 @@ class Voters:
         """Whether an arm should not be asked now; a provider's batch waits for its model."""
         if batched or arm == job.settings.policy.model:
             return False
-        return self._pool[arm].rests(job.outage_patience) is not None
+        return self.pool[arm].rests(job.outage_patience) is not None
 
     def preparing(self, *, alone: bool) -> AbstractContextManager[None]:
         """During the block, others wait for this task in case it shares their prompt.
@@ -340,7 +324,7 @@ class Voters:
             return answer
         votes = await reading.votes(answer.content)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
-        self._pool[arm].breaker.judged(code)
+        self.pool[arm].breaker.judged(code)
         if code is None:
             reply = ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
             return replace(reply, earlier=answer.earlier)
@@ -350,7 +334,7 @@ class Voters:
 
     def _shown(self, job: Job, addresses: Sequence[str]) -> list[str]:
         names = (model.name for model in job.settings.models)
-        return [name for name in names if self._pool[name].model.can_be_shown(addresses)]
+        return [name for name in names if self.pool[name].model.can_be_shown(addresses)]
 
 
 def _query(job: Job, arm: str, prompt: TaskPrompt, messages: Messages) -> ModelQuery:
@@ -416,11 +400,6 @@ async def _answer_of(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | Mo
         return ModelReply({}, error.usage.cost if error.usage else 0.0, error.code)
 
 
-def _next_arms(policy: Policy, plan: Plan, replies: Replies) -> tuple[str, ...]:
-    """The arms that the policy names by the replies so far."""
-    return policy.ask(plan, replies.votes, confidences=replies.confidences)
-
-
 class Asking:
     """One task's models, asked at once. A stage of a provider's batch is another way to ask them.
 
@@ -446,7 +425,9 @@ class Asking:
         unpacked = self.unpacked(await self.voters.pack_guard.unpacked(self.job))
         costs = self.voters.expected_costs(self.job, self.prompt, unpacked)
         self.left_out = self.voters.left_out(self.job, self.prompt, costs)
-        self.bounded = self.voters.bounded_only(self.prompt, {*costs, *self.left_out})
+        pool, schema = self.voters.pool, self.prompt.schema
+        arms = {*costs, *self.left_out}
+        self.bounded = frozenset(arm for arm in arms if pool[arm].model.is_bounded_only(schema))
         if isinstance(policy, Single):
             packed = {model: arm for arm, model in twins(self.job.settings.arms).items() if arm in costs}
             policy = replace(policy, model=packed.get(policy.model, policy.model))
@@ -495,12 +476,14 @@ class Asking:
         replies = Replies(arms, beside, self.left_out, self.bounded)
         refused: BudgetExhaustedError | None = None
         number = 0
-        next_arms = partial(_next_arms, policy, plan, replies)
-        while asked := await weigh(replies.votes, next_arms):
+        while asked := await weigh(
+            replies.votes, lambda: policy.ask(plan, replies.votes, confidences=replies.confidences)
+        ):
             # All replies are awaited even if one fails unexpectedly, so that no call is left running.
             asked = (*asked, *_to_check(self.job, asked, {*asked, *replies.arms, *replies.beside}))
             number += 1
-            with tracing.stage(number, asked), self.voters.waiting(self.prompt):
+            with tracing.span(tracing.STAGE) as span, self.voters.waiting(self.prompt):
+                span.note(STAGE_NUMBER=number, STAGE_MODELS=[*asked])
                 stage = await self._together(asked, plan, voted=replies.any_vote, spares=policy.spares)
             for arm, reply in zip(asked, stage, strict=True):
                 if isinstance(reply, BudgetExhaustedError):
@@ -526,7 +509,7 @@ class Asking:
         loop = asyncio.get_running_loop()
         patient = not spares or self.job.everyone or self.job.hurried or self.job.batching is not None
         began = loop.time()
-        answers = {arm: self.voters.answers(arm) for arm in asked}
+        answers = {arm: self.voters.pool[arm].answers for arm in asked}
         given_up = {arm: Cancellation() for arm in asked}
         calls = {arm: asyncio.create_task(self._vote(arm, given_up[arm])) for arm in asked}
         try:

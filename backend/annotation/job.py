@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +12,10 @@ import numpy as np
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
-from backend.questions import ConfigQuestion, LabelConfig, TaskQuestion
+from backend.questions import LabelConfig, TaskQuestion
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.packs import PackedTask
 from backend.settings import Settings
-from backend.settings.policies import policy_of
 from camvo.numerics.small import unknown_context, with_category
 from camvo.typing import Array
 
@@ -55,6 +53,7 @@ class Job:
             is embedded only if the plan, or what is learnt from the round, reads its context.
         hurried: whether its calls end at the deadline of the settings, because somebody waits for the task.
         waits: whether outages of models are waited for, unless the job is in a hurry.
+        file: the path of the file that has the task; ``None`` for a task of Label Studio.
         questions: its questions under this label config, if somebody has made them already.
     """
 
@@ -72,6 +71,7 @@ class Job:
     review: bool = True
     hurried: bool = False
     waits: bool = True
+    file: str | None = None
     questions: Sequence[JobQuestion] = ()
 
     @property
@@ -96,11 +96,6 @@ class JobQuestion(TaskQuestion):
 
     key: RoundKey = field(kw_only=True)
 
-    @classmethod
-    def of(cls, question: TaskQuestion, key: RoundKey) -> JobQuestion:
-        """The question with its key."""
-        return cls(question.config, question.content, question.options, question.category, key=key)
-
 
 def is_audit(project: str, task: int, share: float) -> bool:
     """Whether a task is kept blind for an audit; decided by a hash, so that all processes agree.
@@ -110,12 +105,7 @@ def is_audit(project: str, task: int, share: float) -> bool:
         task: the task's id.
         share: the share of tasks to audit, in [0, 1].
     """
-    return audit_draw(project, task) < share * 2**64
-
-
-def audit_draw(project: str, task: int) -> int:
-    """The draw in [0, 2⁶⁴) that decides whether a task is kept blind: the smallest ones are."""
-    return random_draw("audit", project, task)
+    return random_draw("audit", project, task) < share * 2**64
 
 
 def random_draw(purpose: str, project: str, task: int) -> int:
@@ -136,13 +126,6 @@ class Contexts(Protocol):
         ...
 
 
-def always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
-    """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
-    aggregations = [question.control.aggregation for question in questions]
-    policy = policy_of(settings.policy, aggregations)
-    return bool(settings.few_shot) or any(map(policy.reads_context, aggregations))
-
-
 class EmbeddedContexts:
     """The contexts of a task that has no round yet. Used from one event loop only."""
 
@@ -159,26 +142,14 @@ class EmbeddedContexts:
         """The context: the embedded text, and the category if the question has one.
 
         It is rounded to 16 bits before anything reads it, so that the ledger holds exactly the numbers that
-        the plan used, in half the space; cosines change by less than 0.001.
+        the plan used, in half the space; cosines change by less than 0.001. Unless somebody waits for the
+        task (``soon``), its text shares a batch with others.
         """
         if question.name not in self._known:
             vector = await self._embedder.vector(question.context, soon=soon)
             short = vector.astype(np.float16).astype(np.float64)
             self._known[question.name] = with_category(short, question.category)
         return self._known[question.name]
-
-    async def of_all(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
-        """Embed the texts of several questions, so that :meth:`so_far` knows their contexts.
-
-        Args:
-            questions: the questions.
-            soon: whether somebody waits for the task; if not, its texts share a batch with others.
-        """
-        await asyncio.gather(*(self.of(question, soon=soon) for question in questions))
-
-    def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
-        """Let the texts of several questions be embedded before :meth:`of_all` is called."""
-        self._embedder.expect([question.context for question in questions], soon=soon)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,15 +53,6 @@ class Images:
         self._url, self._key = (url or "").rstrip("/"), key
         self._http: Any = None
 
-    async def question_with_images(self, question: JobQuestion) -> JobQuestion:
-        """The question with image addresses that models can open.
-
-        Raises:
-            ImageUnavailableError: no model could open one of the images.
-        """
-        addresses = {key: await self.sendable(image, f"data.{key}") for key, image in question.images.items()}
-        return question.showing(addresses)
-
     async def sendable(self, address: str, where: str) -> str:
         """The address itself, or a ``data:`` URL with the image's content.
 
@@ -189,14 +180,17 @@ class JobQuestions:
                         where=f"control {question.name}",
                         fix="add a model that does; if litellm does not know that it does, set vision: true",
                     )
-                shown = await self._images.question_with_images(question)
-                if shown.images and not self._voters.can_see(job, list(shown.images.values())):
+                sent = {
+                    key: await self._images.sendable(address, f"data.{key}")
+                    for key, address in question.images.items()
+                }
+                if sent and not self._voters.can_see(job, list(sent.values())):
                     raise ImageUnavailableError(
                         "the image is on the web, and no model that may be asked opens web addresses itself",
                         where=f"control {question.name}",
                         fix="upload the image to Label Studio, or add a model that does (docs/tags.md)",
                     )
-                visible.append(shown)
+                visible.append(replace(question, content=replace(question.content, images=sent)))
             except TaskError as error:
                 errors.append(error)
         return visible, errors
@@ -271,7 +265,7 @@ class JobQuestions:
             question=question_hash(question.source),
             epoch=epoch_of(config_question, job.settings.instructions, self.embedder.identity, redactor),
         )
-        return JobQuestion.of(question, key)
+        return JobQuestion(question.config, question.content, question.options, question.category, key=key)
 
 
 def skip_questions(job: Job, errors: Sequence[TaskError], *, all_fail: bool) -> None:

@@ -15,12 +15,13 @@ from sqlalchemy import Connection
 
 from backend.annotation.job import Contexts, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
-from backend.learning.label_schemes import epochs_of_labels_now
+from backend.learning.label_schemes import epochs_with_other_instructions
 from backend.learning.states import BackgroundFits, EarlierProjects, StateKey, States, Students, question_kind
 from backend.ledger import LedgerAccess, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
 from backend.ledger.money import from_picodollars
+from backend.ledger.projects import Schemes, latest_of
 from backend.ledger.rounds import ProjectRounds
 from camvo.policies.joint import Joint
 from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Policy
@@ -94,10 +95,18 @@ class Allowances:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
         if self._clock() - counted_at > _SECONDS:
             # Tasks that are asked about again because labels have changed are not finished.
-            epochs = epochs_of_labels_now(connection, project)
+            epochs = _epochs_of_labels_now(connection, project)
             finished = ProjectRounds(connection, project).count_tasks(epochs)
             self._finished[project] = (self._clock(), finished)
         return finished
+
+
+def _epochs_of_labels_now(connection: Connection, project: str) -> set[str]:
+    """The epochs of a project's questions with the labels of now, whatever their instructions."""
+    history = Schemes(connection, project).all()
+    latest = latest_of(history).values()
+    earlier = (epochs_with_other_instructions(history, scheme) for scheme in latest)
+    return {scheme.epoch for scheme in latest}.union(*earlier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +221,9 @@ class Planner:
                 silent = question.name in terms.again
                 taught = None if silent else self._students.current(key, state.texts.lessons)
                 student.ask(taught, state, question)
-            observation = Observation(
-                state, context, question.options, question.aggregation, task=_task_name(question)
-            )
+            asked = question.key  # names the task in the exploration draw, the same in every process
+            name = f"{asked.project}:{asked.task}:{asked.control}:{asked.question}"
+            observation = Observation(state, context, question.options, question.aggregation, task=name)
             if (data := policy.fit_data(observation, costs)) is not None:
                 # Whether a decided task is in doubt was found by the state of now.
                 fit = await self._background_fits.current(key, data, now=terms.conditions.decided)
@@ -226,11 +235,6 @@ class Planner:
         return Planned(plan, student if studies else None)
 
 
-def _task_name(question: JobQuestion) -> str:
-    """The name that identifies the task in the exploration draw. It is the same in every process."""
-    return f"{question.key.project}:{question.key.task}:{question.key.control}:{question.key.question}"
-
-
 _PATIENCE: Final = 30.0
 """Seconds that a task waits at most for the first rounds: a model may be slow, or away."""
 
@@ -240,17 +244,17 @@ class Openings:
 
     The first rounds of a project teach whom to ask about the later ones. Without a limit, all tasks that are
     worked on at once would be first ones.
+
+    Attributes:
+        patience: seconds that a task waits at most.
+        ended: how many first rounds of each project have ended in this process.
     """
 
     def __init__(self, patience: float = _PATIENCE) -> None:
-        self._patience = patience
+        self.patience = patience
         self._begun: Counter[str] = Counter()
-        self._ended: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
         self._all_ended: dict[str, asyncio.Event] = {}
-
-    def ended_so_far(self, project: str) -> int:
-        """How many first rounds of a project have ended in this process."""
-        return self._ended[project]
 
     def is_full(self, project: str, plan: Plan, ended: int) -> bool:
         """Whether a plan asks every model only because the answers of others are not there yet.
@@ -259,13 +263,9 @@ class Openings:
         """
         return 0 < _needed(plan) <= self._begun[project] - ended
 
-    def patience_ends(self) -> float:
-        """When a task that begins to wait now has waited long enough, by the event loop's clock."""
-        return asyncio.get_running_loop().time() + self._patience
-
     async def wait(self, project: str, until: float) -> bool:
-        """Wait until the rounds under way have ended; false if that takes longer than ``until``."""
-        if self._ended[project] == self._begun[project]:
+        """Wait until the rounds under way have ended; false if that is later than ``until`` by the loop."""
+        if self.ended[project] == self._begun[project]:
             return True  # they ended while the task was planned
         event = self._all_ended.setdefault(project, asyncio.Event())
         try:
@@ -284,8 +284,8 @@ class Openings:
         try:
             yield
         finally:
-            self._ended[project] += 1
-            if self._ended[project] == self._begun[project] and project in self._all_ended:
+            self.ended[project] += 1
+            if self.ended[project] == self._begun[project] and project in self._all_ended:
                 self._all_ended.pop(project).set()
 
 

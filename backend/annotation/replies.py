@@ -70,13 +70,7 @@ class ModelReply:
 
 
 def packed_reply(votes: Mapping[str, str], cost: float, version: str | None) -> ModelReply:
-    """The reply of a packed arm; without votes if the task is missing in the answer.
-
-    Args:
-        votes: question → vote.
-        cost: the task's share, $.
-        version: what the provider says answered.
-    """
+    """The reply of a packed arm; without votes if the task is missing in the answer."""
     named = (version or "").partition(" ")[0]
     return ModelReply(votes, cost, version=_packed_version(named), together=True)
 
@@ -207,11 +201,6 @@ class Replies:
         if not set(arms) <= self.arms.keys():
             return failed
         return failed | {arm: model.code for arm, model in self.left_out.items() if model.code in PASSING}
-
-    @property
-    def voters(self) -> list[str]:
-        """The arms that have voted, those beside the plan among them."""
-        return [arm for arm, reply in (self.beside | self.arms).items() if reply.votes]
 
     @property
     def costs(self) -> dict[str, float]:

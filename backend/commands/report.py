@@ -359,8 +359,8 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     last = "" if project.humans.last_at is None else f"; the last {moment(project.humans.last_at)}"
     yield "human labels", f"on {of(project.humans.tasks, 'task')}, by {project.annotations}{last}"
     yield "spent", f"{dollars(budget.spent_usd)}{left}"
-    if project.cost.lost is not None:
-        yield "lost calls", str(project.cost.lost)
+    for voteless in project.cost.voteless:
+        yield "no answer", voteless
     if is_of_label_studio(project.key):
         yield "version", f"{project.model_version.shown or 'unknown'} in Label Studio"
     yield "score, blind", _score(project.audit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import csv
 import errno
@@ -65,9 +66,19 @@ def _cell(value: object) -> str:
         case bool():
             return str(value).lower()
         case dict() | list():
-            return json.dumps(value, ensure_ascii=False, default=str)
+            return json.dumps(value, ensure_ascii=False, default=_words)
         case _:
-            return str(value)
+            return _words(value)
+
+
+def _words(value: object) -> str:
+    """A value that JSON lacks; bytes are read as UTF-8, and others are in Base64, as elsewhere in JSON."""
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(value).decode()
 
 
 _FORMULA = re.compile("'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]")
@@ -198,11 +209,11 @@ def _label_studio_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterat
 
 def _json(value: object) -> bytes:
     # Lone surrogates, which JSON allows, have no UTF-8; they are written as escapes.
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=_words)
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, default=str).encode()
+        return json.dumps(value, default=_words).encode()
 
 
 _ROWS = 5_000

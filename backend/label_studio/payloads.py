@@ -52,7 +52,7 @@ class SetupRequest(_ProjectBody):
 
 
 class JobTerms(_Body):
-    """What the job of ``camvo predict`` may cost over all its runs.
+    """What the job of ``camvo predict`` may cost over all its runs; a misspelt limit must not be ignored.
 
     Attributes:
         usd: the most, in $; ``None`` for no limit but the server's.
@@ -60,6 +60,8 @@ class JobTerms(_Body):
         everyone: whether every model is asked, as in a pilot.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     usd: _Dollars | None = None
     aim_usd: _Dollars | None = None
@@ -90,11 +92,6 @@ class _PredictParams(_Body):
     tasks: Annotated[StrictInt, Field(ge=0, lt=2**63)] | None = None
     instructions: StrictStr | None = None
     job: JobTerms | None = None
-
-    @property
-    def interactive(self) -> bool:
-        """Whether the editor sent the request; it takes a single prediction per task, not a list."""
-        return self.context is not None
 
 
 class PredictRequest(_TasksBody):

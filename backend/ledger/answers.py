@@ -496,10 +496,6 @@ class _File:
                 return cls(path, descriptor)
             os.close(descriptor)
 
-    def empty(self) -> None:
-        os.ftruncate(self.descriptor, 0)
-        self.size = 0
-
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
         os.close(self.descriptor)
@@ -564,7 +560,8 @@ class ReceivedAnswers:
         if file.unstored:
             return
         if file is self._current:
-            file.empty()
+            os.ftruncate(file.descriptor, 0)
+            file.size = 0
         else:
             file.remove()
 

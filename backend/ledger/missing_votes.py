@@ -121,11 +121,13 @@ class MissingVotes:
         return _votes.round_id.in_(latest.order_by(_rounds.id.desc()).limit(_WINDOW).subquery().select())
 
     def _asked(self) -> Select[Any]:
+        # A vote that came later leaves no failure.
+        rested = _votes.voted.is_(None) & _votes.failure.is_not(None)
         return (
             select(
                 _votes.model,
                 func.count(_rounds.task.distinct()).label("tasks"),
-                func.count(case((_votes.voted.is_(None), _rounds.task)).distinct()).label("rested"),
+                func.count(case((rested, _rounds.task)).distinct()).label("rested"),
             )
             .join(tables.rounds, _rounds.id == _votes.round_id)
             .where(_votes.project == self.project, self._in_window())

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -160,27 +160,20 @@ def _check_budget(
     raise error
 
 
-class _Bookings:
-    """Amounts for accounts, added up and then booked together."""
-
-    def __init__(self) -> None:
-        self._amounts: dict[tuple[str, str], Account] = {}
-
-    def add(self, project: str, day: str, purse: str | None, *, spent: int = 0, reserved: int = 0) -> None:
-        """Add picodollars for a project, a day and a purse; negative amounts are taken away."""
+def _book(connection: Connection, entries: Iterable[tuple[str, str, str | None, int, int]]) -> None:
+    """Add entries to the accounts: project, day, purse, picodollars spent, and picodollars reserved."""
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for project, day, purse, spent, reserved in entries:
         owners = [(project, TOTAL), (EVERY_PROJECT, day)]
         for owner in owners if purse is None else [*owners, (project, purse)]:
-            before = self._amounts.get(owner, Account())
-            self._amounts[owner] = Account(before.spent + spent, before.reserved + reserved)
-
-    def book(self, connection: Connection) -> None:
-        """Add everything to the accounts, in a write transaction."""
-        rows = [
-            {"project": project, "scope": scope, "spent": amount.spent, "reserved": amount.reserved}
-            for (project, scope), amount in self._amounts.items()
-        ]
-        if rows:
-            connection.execute(_addition(connection.dialect), rows)
+            before = sums.get(owner, (0, 0))
+            sums[owner] = before[0] + spent, before[1] + reserved
+    rows = [
+        {"project": project, "scope": scope, "spent": spent, "reserved": reserved}
+        for (project, scope), (spent, reserved) in sums.items()
+    ]
+    if rows:
+        connection.execute(_addition(connection.dialect), rows)
 
 
 @cache
@@ -280,9 +273,10 @@ class Settlements:
             LedgerError: the latest write failed, settlements wait for the database, or the process must end
                 because the disk is full.
         """
-        self._writer.check_room()
+        if self._writer.spare is not None:
+            self._writer.spare.check()
         self._check_none_waits()
-        if self._writer.ledger_is_down:
+        if self._writer.ledger.is_down:
             raise _no_call("the ledger cannot be written")
 
     def _check_none_waits(self) -> None:
@@ -399,27 +393,28 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
     at = now(connection)
     day = day_of(at)
     _check_budgets(connection, wanted, day)
-    bookings, rows, names = _Bookings(), [], _short_names([each.key for each in wanted])
-    for each in wanted:
-        amount, purse = to_picodollars(each.usd), None if each.purse is None else each.purse.name
-        bookings.add(each.project, day, purse, reserved=amount)
-        rows.append(
-            {
-                "project": each.project,
-                "task": each.task,
-                "model": each.model,
-                "key": names[each.key],
-                "state": "reserved",
-                "reserved": amount,
-                "counted_tokens": each.counted_tokens,
-                "day": day,
-                "expires_at": at + each.seconds,
-                "created_at": at,
-                "tasks": len(each.shares) or 1,
-                "purse": purse,
-            }
-        )
-    bookings.book(connection)
+    # The row of a call has the beginning of its key, by which people find the answer in its table.
+    names = {each.key: each.key[:_KEY_DIGITS] for each in wanted}
+    if len(set(names.values())) < len(names):
+        names = {key: key for key in names}
+    rows: list[dict[str, Any]] = [
+        {
+            "project": each.project,
+            "task": each.task,
+            "model": each.model,
+            "key": names[each.key],
+            "state": "reserved",
+            "reserved": to_picodollars(each.usd),
+            "counted_tokens": each.counted_tokens,
+            "day": day,
+            "expires_at": at + each.seconds,
+            "created_at": at,
+            "tasks": len(each.shares) or 1,
+            "purse": None if each.purse is None else each.purse.name,
+        }
+        for each in wanted
+    ]
+    _book(connection, [(row["project"], day, row["purse"], 0, row["reserved"]) for row in rows])
     ids = {row.key: int(row.id) for row in connection.execute(_RESERVE, rows)} if rows else {}
     shares = [
         {"call": ids[names[each.key]], "project": each.project, "task": task, "share": share}
@@ -429,12 +424,6 @@ def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[
     if shares:
         connection.execute(_SHARE, shares)
     return {key: ids[name] for key, name in names.items()}
-
-
-def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Key → the part of it in a call's row: the beginning, by which people find the answer in its table."""
-    names = {key: key[:_KEY_DIGITS] for key in keys}
-    return names if len(set(names.values())) == len(names) else {key: key for key in keys}
 
 
 def _check_budgets(connection: Connection, wanted: Sequence[Reservation], day: str) -> None:
@@ -557,16 +546,14 @@ def _end(connection: Connection, ends: Sequence[tuple[Row[Any], dict[str, Any]]]
     if not ends:
         return
     connection.execute(_END, [{"call": call.id, **values} for call, values in ends])
-    bookings = _Bookings()
-    for call, values in ends:
-        bookings.add(
-            call.project,
-            call.day,
-            call.purse,
-            spent=values["cost"] - (call.cost or 0),
-            reserved=-call.reserved if call.state == "reserved" else 0,
-        )
-    bookings.book(connection)
+    freed = [-call.reserved if call.state == "reserved" else 0 for call, _ in ends]
+    _book(
+        connection,
+        [
+            (call.project, call.day, call.purse, values["cost"] - (call.cost or 0), reserved)
+            for (call, values), reserved in zip(ends, freed, strict=True)
+        ],
+    )
 
 
 _Sums = dict[tuple[str, str], tuple[int, int]]

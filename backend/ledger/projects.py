@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, found_among, insert_new, insert_or_replace
 from camvo.votes.relabelling import LabelChange, LabelMap
 
 _failures, _deleted, _instructions = tables.failed_tasks, tables.deleted_tasks, tables.instructions
+_labelled = tables.rounds.c
 _FAILURES_OF = (_failures.c.project == bindparam("of"), _failures.c.task == bindparam("number"))
 _FIND_FAILURES = select(_failures.c.task).where(
     _failures.c.project == bindparam("of"), _failures.c.task.in_(bindparam("numbers", expanding=True))
@@ -49,9 +50,9 @@ class FailedTasks:
     connection: Connection
     project: str
 
-    def record(self, task: int, code: str, now: float) -> None:
-        """Record that a task failed; an earlier reason is replaced."""
-        row = {"project": self.project, "task": task, "code": code, "failed_at": now}
+    def record(self, task: int, code: str, now: float, file: str | None = None) -> None:
+        """Record that a task, maybe a row of a file, failed; an earlier reason is replaced."""
+        row = {"project": self.project, "task": task, "code": code, "failed_at": now, "file": file}
         self.connection.execute(insert_or_replace(self.connection.dialect, _failures), row)
 
     def forget(self, tasks: Iterable[int]) -> None:
@@ -59,11 +60,16 @@ class FailedTasks:
         if rows := [{"of": self.project, "number": task} for task in tasks]:
             self.connection.execute(_FORGET_FAILURES, rows)
 
-    def numbers(self) -> list[int]:
-        """Return the numbers of all failed tasks."""
-        return list(
-            self.connection.scalars(select(_failures.c.task).where(_failures.c.project == self.project))
-        )
+    def numbers(self, file: str) -> list[int]:
+        """Return the numbers of the failed tasks that are rows of a file."""
+        query = select(_failures.c.task).where(_failures.c.project == self.project, _failures.c.file == file)
+        return list(self.connection.scalars(query))
+
+    def count_unlabelled(self) -> int:
+        """Count the failed tasks of which no question has a label either."""
+        labelled = exists().where(_labelled.project == self.project, _labelled.task == _failures.c.task)
+        query = select(func.count()).where(_failures.c.project == self.project, ~labelled)
+        return self.connection.scalars(query).one()
 
     def codes_of(self, tasks: Sequence[int]) -> dict[int, str]:
         """Return the failed ones of these tasks, each with the code of the latest reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    tuple_,
     update,
 )
 
@@ -31,7 +32,7 @@ from backend.ledger.database.statements import among, insert_new, now
 from backend.ledger.human_annotations import is_open
 from backend.ledger.money import EVERY_PROJECT, TOTAL, from_picodollars
 from backend.ledger.recounts import Recounts, latest_checked_score, latest_confirmed, latest_score
-from backend.ledger.rounds import QuestionRounds
+from backend.ledger.rounds import ProjectRounds, QuestionRounds
 from camvo.scores.reviews import ExampleTrial
 
 _annotations, _rounds, _votes = tables.human_annotations.c, tables.rounds.c, tables.votes.c
@@ -443,11 +444,32 @@ class ProjectSums:
                 func.count(_votes.confirmed).label("checked"),
                 func.coalesce(func.sum(_votes.confirmed), 0.0).label("confirmed"),
             )
-            .where(_votes.project == self.project)
+            .where(_votes.project == self.project, *self._once(_votes.round_id))
             .group_by(_votes.model, _votes.audit)
             .order_by(_votes.model, _votes.audit)
         )
         return [VotesRow(**row._mapping) for row in self.connection.execute(query)]
+
+    def _once(self, number: ColumnElement[int]) -> Iterator[ColumnElement[bool]]:
+        """The condition that leaves out rounds which count under other labels; none if nobody relabelled.
+
+        Of a round and the one made of it that of the present labels counts, else the later one.
+        """
+        one, other = tables.rounds.alias().c, tables.rounds.alias().c
+        carried = select(other.carried_from).where(
+            other.project == self.project, other.carried_from.is_not(None)
+        )
+        if self.connection.execute(carried.limit(1)).first() is None:
+            return
+        epochs = tuple(ProjectRounds(self.connection, self.project).latest_epochs().items())
+        current = select(other.id).where(
+            other.project == self.project, tuple_(other.control, other.epoch).in_(epochs)
+        )
+        older, undone = one.id.in_(carried), one.carried_from.in_(current)
+        not_current = tuple_(one.control, one.epoch).not_in(epochs)
+        yield number.not_in(
+            select(one.id).where(one.project == self.project, not_current, or_(older, undone))
+        )
 
     def example_trials(self) -> dict[str, ExampleTrial]:
         """Return model → how right its votes were with examples and where examples were left out at random.
@@ -464,7 +486,7 @@ class ProjectSums:
                 func.sum(case((with_examples, 0.0), else_=_votes.confirmed)).label("right_without"),
                 func.sum(case((with_examples, 0), else_=1)).label("votes_without"),
             )
-            .where(_votes.project == self.project, ~_votes.audit)
+            .where(_votes.project == self.project, ~_votes.audit, *self._once(_votes.round_id))
             .where(_votes.examples >= 0, _votes.confirmed.is_not(None))
             .group_by(_votes.model)
         )
@@ -568,7 +590,7 @@ class ProjectSums:
                 func.sum(_rounds.score).label("score"),
                 func.sum(_rounds.confirmed).label("confirmed"),
             )
-            .where(_rounds.project == self.project, _rounds.confirmed.is_not(None))
+            .where(_rounds.project == self.project, _rounds.confirmed.is_not(None), *self._once(_rounds.id))
             .group_by(_rounds.audit, number)
             .order_by(_rounds.audit, number)
         )

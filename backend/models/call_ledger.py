@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -149,51 +149,6 @@ _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A call to claim, and for how many seconds its money is reserved."""
-
-    key: str
-    query: ModelQuery
-    estimate: CallEstimate
-    seconds: float
-
-    def reservation(self) -> Reservation:
-        query = self.query
-        return Reservation(
-            project=query.project,
-            task=query.task,
-            model=query.model,
-            key=self.key,
-            usd=self.estimate.ceiling,
-            project_usd=query.budget.project_usd,
-            day_usd=query.budget.day_usd,
-            counted_tokens=self.estimate.counted_tokens,
-            seconds=self.seconds,
-            purse=query.purse,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    """A call that has ended."""
-
-    key: str
-    query: ModelQuery
-    call: int | None
-    outcome: CallOutcome
-
-    def bought(self) -> BoughtAnswer:
-        query, outcome = self.query, self.outcome
-        return BoughtAnswer(
-            key=self.key,
-            model=query.model,
-            payer=(query.project, query.task),
-            content=outcome.content,
-            outcome=outcome,
-        )
-
-
 class CallLedger:
     """One process's model calls in the ledger.
 
@@ -270,8 +225,19 @@ class CallLedger:
             LedgerError: the database is still down.
             NotBookedError: the ledger cannot hold the reservation.
         """
-        wanted = _Wanted(key, query, estimate, seconds + GRACE)
-        find_or_reserve = GroupedWrite(self._find_or_reserve, wanted)
+        reservation = Reservation(
+            project=query.project,
+            task=query.task,
+            model=query.model,
+            key=key,
+            usd=estimate.ceiling,
+            project_usd=query.budget.project_usd,
+            day_usd=query.budget.day_usd,
+            counted_tokens=estimate.counted_tokens,
+            seconds=seconds + GRACE,
+            purse=query.purse,
+        )
+        find_or_reserve = GroupedWrite(self._find_or_reserve, reservation)
         while (result := await self.reserve(find_or_reserve, query, until)) is None:
             if self._clock() + POLL >= until:
                 raise ModelTimeoutError(
@@ -282,13 +248,15 @@ class CallLedger:
             self.keep_renewing([key], result.call, seconds)
         return result
 
-    def _find_or_reserve(self, connection: Connection, wanted: Sequence[_Wanted]) -> list[ClaimResult | None]:
+    def _find_or_reserve(
+        self, connection: Connection, wanted: Sequence[Reservation]
+    ) -> list[ClaimResult | None]:
         """Find each stored answer, or claim the call and reserve its money; ``None`` if others make it."""
         keys = [each.key for each in wanted]
         taken = Claims(connection).claimed(keys)
         found = answers.find_by_key(connection, keys)
         free = {each.key: each for each in wanted if each.key not in found and each.key not in taken}
-        calls = money.reserve_each(connection, [each.reservation() for each in free.values()])
+        calls = money.reserve_each(connection, [*free.values()])
         self.add_claims(connection, calls)
         return [
             ClaimResult(call=calls[each.key])
@@ -298,18 +266,18 @@ class CallLedger:
         ]
 
     def _find_or_take_over(
-        self, connection: Connection, wanted: _Wanted, stored: answers.StoredAnswer | None
+        self, connection: Connection, wanted: Reservation, stored: answers.StoredAnswer | None
     ) -> ClaimResult | None:
         """The same for a call that somebody has made or claimed before."""
-        key, query = wanted.key, wanted.query
+        key = wanted.key
         if stored is not None:
-            _record_use(connection, key, query)
+            _record_use(connection, key, wanted)
             return ClaimResult(
                 PaidAnswer(
                     stored.content,
                     0.0,
                     stored=True,
-                    earlier=stored.paid_by(query.project, query.task),
+                    earlier=stored.paid_by(wanted.project, wanted.task),
                     confidences=stored.confidences,
                     version=stored.version,
                     cut_off=stored.cut_off,
@@ -317,11 +285,11 @@ class CallLedger:
             )
         claim = self.acquire(connection, key)
         if claim is None:
-            refuse_batched(connection, key, query)
+            refuse_batched(connection, key, wanted)
             return None
         if claim.call is not None:
             return ClaimResult(call=claim.call)  # the connection broke while this was committed
-        call = money.reserve_each(connection, [wanted.reservation()])[key]
+        call = money.reserve_each(connection, [wanted])[key]
         Claims(connection).note_call(key, self.owner, call)
         return ClaimResult(call=call)
 
@@ -336,12 +304,7 @@ class CallLedger:
         return Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
-        """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.
-
-        Args:
-            connection: the transaction.
-            calls: key → the call's id.
-        """
+        """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation."""
         self._contacts.note()
         Claims(connection).add(calls, self.owner, LEASE)
 
@@ -359,15 +322,12 @@ class CallLedger:
             LedgerError: the database is still down.
             NotBookedError: the ledger cannot hold the reservation.
         """
-
-        async def reserved() -> _T:
-            await self.settlements.none_waits(until - self._clock())
-            return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
-
         while True:  # until the call is booked, refused, or its patience is over
             self._check()
             try:
-                return await _booked(reserved, query)
+                with _booking(query):
+                    await self.settlements.none_waits(until - self._clock())
+                    return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
             except BudgetExhaustedError as error:
                 if not error.held or self._clock() + _HELD >= until:
                     raise
@@ -385,15 +345,20 @@ class CallLedger:
         Raises:
             NotBookedError: the ledger cannot store the answer, for a reason that does not pass.
         """
-        ended = _Ended(key, query, call, outcome)
+        payer = (query.project, query.task)
+        bought = BoughtAnswer(
+            key=key, model=query.model, payer=payer, content=outcome.content, outcome=outcome
+        )
         paid = outcome.content is not None or outcome.usage.cost > 0
-        step = GroupedWrite(self._store_and_settle, ended)
-        await self.book(step, query, call, outcome, [ended.bought()] if paid else [])
+        step = GroupedWrite(self._store_and_settle, (bought, call))
+        await self.book(step, query, call, outcome, [bought] if paid else [])
 
-    def _store_and_settle(self, connection: Connection, ended: Sequence[_Ended]) -> list[None]:
-        store_answers(connection, [each.bought() for each in ended], now=self._clock())
-        settle_calls(connection, [(each.call, each.outcome) for each in ended])
-        Claims(connection).release([each.key for each in ended], self.owner)
+    def _store_and_settle(
+        self, connection: Connection, ended: Sequence[tuple[BoughtAnswer, int | None]]
+    ) -> list[None]:
+        store_answers(connection, [bought for bought, _ in ended], now=self._clock())
+        settle_calls(connection, [(call, bought.outcome) for bought, call in ended])
+        Claims(connection).release([bought.key for bought, _ in ended], self.owner)
         return [None] * len(ended)
 
     async def book(
@@ -421,8 +386,8 @@ class CallLedger:
         if paid and call is not None and self._received is not None:
             kept = self._received.kept(call, outcome, bought)
         try:
-            with kept:
-                await _booked(lambda: self.settlements.settle(step, paid=paid), query)
+            with kept, _booking(query):
+                await self.settlements.settle(step, paid=paid)
         except NotBookedError:
             if call is not None:
                 self._not_booked.add(call)
@@ -433,13 +398,7 @@ class CallLedger:
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
     def keep_renewing(self, keys: Iterable[str], call: int, seconds: float) -> None:
-        """Renew the claims and the reservation of a call from now on.
-
-        Args:
-            keys: the keys of its answers.
-            call: its id.
-            seconds: its longest duration, from when it is sent.
-        """
+        """Renew the claims and the reservation of a call from now on."""
         self._claimed.update(dict.fromkeys(keys, (call, seconds + GRACE)))
 
     async def record_use(self, key: str, query: ModelQuery) -> None:
@@ -455,14 +414,11 @@ class CallLedger:
         self._claimed.pop(key, None)
 
 
-async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
-    """Run a step of the money of one call; what the ledger cannot book is that model's missing vote.
-
-    Raises:
-        NotBookedError: the step failed in a way that does not pass.
-    """
+@contextmanager
+def _booking(query: ModelQuery) -> Iterator[None]:
+    """Book the money of one call in the block; what the ledger cannot book is that model's missing vote."""
     try:
-        return await step()
+        yield
     except Exception as error:
         if isinstance(error, TaskError) or is_temporary(error):
             raise
@@ -474,12 +430,8 @@ async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
         ) from error
 
 
-def refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
-    """Return if the claim of another owner is not that of a batch, which is worth waiting for.
-
-    Raises:
-        BatchPendingError: the answer is in a provider's batch.
-    """
+def refuse_batched(connection: Connection, key: str, query: ModelQuery | Reservation) -> None:
+    """Raise a ``BatchPendingError`` if the claim is that of a batch; any other is worth waiting for."""
     if Claims(connection).held_by_batch(key):
         raise BatchPendingError(
             f"the answer of {query.model} is in a provider's batch that is not back yet",
@@ -488,7 +440,7 @@ def refuse_batched(connection: Connection, key: str, query: ModelQuery) -> None:
         )
 
 
-def _record_use(connection: Connection, key: str, query: ModelQuery) -> None:
+def _record_use(connection: Connection, key: str, query: ModelQuery | Reservation) -> None:
     """Record that the task uses an answer, unless the task is deleted: the record would never be removed."""
     if not projects.is_deleted(connection, query.project, query.task):
         answers.link_task(connection, key, query.project, query.task)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import gc
 import hashlib
 import json
@@ -17,12 +16,23 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
+import structlog
+
 from backend.errors import ConfigError, PriceMissingError
-from backend.models.calls import litellm_request, path_of
-from backend.questions.prompts.messages import Messages, image_addresses, longest_answer, texts_of
+from backend.models.calls import path_of
+from backend.questions.prompts.messages import (
+    Messages,
+    content_parts,
+    image_addresses,
+    longest_answer,
+    text_part,
+    texts_of,
+)
 from backend.settings import ModelSettings
 from backend.settings.mistakes import closest, masked
 from backend.settings.models import DEFAULT_MODELS
+
+_log = structlog.get_logger(__name__)
 
 
 @contextmanager
@@ -41,22 +51,6 @@ def garbage_collection_paused() -> Iterator[None]:
         if was_enabled:
             gc.freeze()
             gc.enable()
-
-
-_NEW_OBJECTS = 10_000
-"""So many more objects are made than freed between two collections."""
-
-
-@functools.cache
-def freeze_loaded_objects() -> None:
-    """Exclude all objects loaded so far from garbage collections, once per process; then collect less often.
-
-    The libraries have about 750,000 objects. A collection over them takes half a second and blocks everything
-    else. Nearly all objects of a task end without a collection, and the default of one for every 700 new
-    objects takes a thirtieth of the processor's time.
-    """
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS)
 
 
 _TOKENIZER = "gpt-4o"
@@ -259,6 +253,9 @@ MAX_FACTOR = _PER_IMAGE // IMAGE_TOKENS
 _REASONING = frozenset({"reasoning_effort", "thinking"})
 """Parameters that make a model reason before it answers."""
 
+_OTHER_TOKENS = 20
+"""The most probable tokens that are asked for at each place; providers report no more."""
+
 _PER_SCHEMA = 600
 """Tokens that a provider may add to a schema; some turn it into a tool and explain tools to the model."""
 
@@ -317,11 +314,6 @@ def _prices_in_batches(
 
     They come from ``batch_discount``, else from litellm's map. If the settings have their own prices, the map
     is not used. Models that are free are free in batches, too. Batches have no price of cached input.
-
-    Args:
-        settings: the model.
-        prices: those of single calls.
-        entry: the model's entry in litellm's map, $ per token; may be empty.
     """
     if settings.batch_discount is not None:
         share = 1.0 - settings.batch_discount
@@ -332,12 +324,6 @@ def _prices_in_batches(
     own = settings.input_price is not None or settings.output_price is not None
     known = [float(price) * _MILLION for price in mapped if isinstance(price, int | float) and price > 0]
     return TokenPrices(known[0], known[1], known[0]) if len(known) == 2 and not own else None
-
-
-def _max_input_tokens(contents: Sequence[str], schemas: Sequence[str], images: int = 0) -> int:
-    """Return an upper bound on the input tokens of texts, JSON schemas and images, for any tokenizer."""
-    messages = sum(len(content.encode()) + _PER_MESSAGE for content in contents)
-    return messages + sum(len(schema.encode()) + _PER_SCHEMA for schema in schemas) + images * _PER_IMAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,8 +525,12 @@ class Model:
         """Whether its server answered only without this schema."""
         return not self._schemas.get(_identity(schema), True)
 
-    def note_schema(self, schema: Mapping[str, Any], *, taken: bool) -> None:
+    def note_schema(self, schema: Mapping[str, Any] | None, *, taken: bool) -> None:
         """Remember whether its server answered a call with a JSON schema, or only one without."""
+        if schema is None:
+            return
+        if not taken and self.takes_schema(schema) is not False:
+            _log.warning("schema_refused", model=self.settings.name, fix="set structured_output: false")
         if self._declared_schema is not False:
             self._schemas[_identity(schema)] = taken
 
@@ -617,12 +607,6 @@ class Model:
         answer = None if reasons or self.takes_schema(schema) is False else longest_answer(schema)
         return None if answer is None else min(count_text(answer), self.settings.max_tokens)
 
-    def _output_of(self, schema: Mapping[str, Any] | None) -> float:
-        """The expected tokens of the answer about one task."""
-        unknown = self.meter.measured_by == "max_tokens"
-        longest = None if schema is None or not unknown else self._longest_output(schema)
-        return self.meter.output_tokens if longest is None else longest
-
     def _cost_of(
         self,
         counted: float,
@@ -631,7 +615,10 @@ class Model:
         batched: bool = False,
         schema: Mapping[str, Any] | None = None,
     ) -> float:
-        expected, output = counted * self.meter.factor, self._output_of(schema) * tasks
+        unknown = self.meter.measured_by == "max_tokens"
+        longest = None if schema is None or not unknown else self._longest_output(schema)
+        output = (self.meter.output_tokens if longest is None else longest) * tasks
+        expected = counted * self.meter.factor
         if batched:
             return self._batch_prices.cost(expected, output)
         return self.prices.cost(expected, output, self.meter.cached_share * expected)
@@ -664,14 +651,16 @@ class Model:
         return self.batch_prices or self.prices
 
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
-        """Return the most input tokens that a call can take; a usage above it is not believed."""
-        schemas = [json.dumps(schema)] if self._declared_schema is not False else []
-        return _max_input_tokens(texts_of(messages), schemas, len(image_addresses(messages)))
+        """Return the most input tokens that a call can take, by any tokenizer; more is not believed."""
+        most = sum(len(content.encode()) + _PER_MESSAGE for content in texts_of(messages))
+        if self._declared_schema is not False:
+            most += len(json.dumps(schema).encode()) + _PER_SCHEMA
+        return most + len(image_addresses(messages)) * _PER_IMAGE
 
     def fingerprint(self, messages: Messages, schema: Mapping[str, Any] | None) -> str:
         """Return the SHA-256 (hex) of the request, with secrets among its parameters masked."""
         # A process finds the answers of others, whether or not it knows yet that the schema is refused.
-        request = self._request(messages, schema, structured=self._declared_schema is not False)
+        request = self.request(messages, schema, structured=self._declared_schema is not False)
         # Only parameters are masked. Masking the messages would give different prompts the same fingerprint.
         request |= self._masked_parameters
         return hashlib.sha256(json.dumps(request, sort_keys=True, default=str).encode()).hexdigest()
@@ -680,19 +669,47 @@ class Model:
     def _masked_parameters(self) -> dict[str, Any]:
         return {key: masked(key, value) for key, value in self.settings.parameters.items()}
 
-    def request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the litellm parameters of a call, without key and timeout."""
-        return self._request(messages, schema, structured=self.takes_schema(schema) is not False)
+    def request(
+        self, messages: Messages, schema: Mapping[str, Any] | None, *, structured: bool | None = None
+    ) -> dict[str, Any]:
+        """Return the litellm parameters of a call that can change the answer: no key and no timeout.
+
+        Where the model takes no system message, its text precedes the user's message.
+
+        Args:
+            messages: the prompt.
+            schema: the JSON schema of an answer.
+            structured: whether the schema is sent; ``None`` to send it unless the model refuses it.
+        """
+        if structured is None:
+            structured = self.takes_schema(schema) is not False
+        settings, system = self.settings, self._accepts_system_message
+        sent = [dict(message) for message in messages] if system else _without_system(messages)
+        request: dict[str, Any] = {**settings.parameters, "model": settings.model, "messages": sent}
+        request["max_tokens"] = settings.max_tokens
+        if settings.temperature is not None:
+            request["temperature"] = settings.temperature
+        if settings.logprobs:
+            request["logprobs"] = True
+        if structured and schema is not None:
+            json_schema = {"name": "labels", "strict": True, "schema": schema}
+            request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+            if settings.logprobs:
+                request.setdefault("top_logprobs", _OTHER_TOKENS)
+        return request
 
     def batch_request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the parameters of a line of a batch: a refused schema would cost all lines a day."""
-        return self._request(messages, schema, structured=self.takes_schema(schema) is True)
+        return self.request(messages, schema, structured=self.takes_schema(schema) is True)
 
-    def _request(
-        self, messages: Messages, schema: Mapping[str, Any] | None, *, structured: bool
-    ) -> dict[str, Any]:
-        system = self._accepts_system_message
-        return litellm_request(self.settings, messages, schema, structured=structured, system=system)
+
+def _without_system(messages: Messages) -> list[dict[str, Any]]:
+    """Return the messages with the system message's text in front of the next message's."""
+    first_two, rest = messages[:2], messages[2:]
+    words = "\n\n".join(texts_of(first_two))
+    images = [part for message in first_two for part in content_parts(message) if part["type"] == "image_url"]
+    first = {"role": "user", "content": [text_part(words), *images] if images else words}
+    return [first, *(dict(message) for message in rest)]
 
 
 def _identity(schema: Mapping[str, Any] | None) -> str:

@@ -13,11 +13,14 @@ from typing import Any, Final
 import structlog
 
 from backend.errors import (
+    BadAnswerError,
+    CutOffError,
     KeyRejectedError,
     LedgerError,
     ModelError,
     ModelTimeoutError,
     RateLimitedError,
+    RefusedError,
     RejectedError,
     StoppingError,
     Usage,
@@ -31,7 +34,6 @@ from backend.models.calls import (
     ProviderResponse,
     longest_answer,
     read_response,
-    response_error,
     stopping,
 )
 from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
@@ -78,6 +80,9 @@ class Backlog:
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         return f"waiting for {self.model} ({calls}, about {self.seconds:.0f} s)"
 
+
+_CONNECT: Final = 15.0
+"""Seconds within which a connection to a provider comes about."""
 
 _SCHEMA = "response_format"
 """The parameter of a request that carries the JSON schema."""
@@ -187,12 +192,12 @@ class ModelCaller:
     @property
     def answers(self) -> int:
         """How many calls were answered so far."""
-        return 0 if self._rates is None else self._rates.answers
+        return 0 if self._rates is None else self._rates.durations.answers
 
     @property
     def shortest(self) -> float:
         """The seconds that the model's quickest answer took."""
-        return 0.0 if self._rates is None else self._rates.shortest
+        return 0.0 if self._rates is None else self._rates.durations.shortest
 
     @property
     def pack_size(self) -> int:
@@ -299,7 +304,7 @@ class ModelCaller:
             used = min(received.input_tokens + received.output_tokens, most + model.settings.max_tokens)
             allowed = answers.allowances(answers.response_headers(response))
             self._leave(passage, CallEnd(seconds=seconds, tokens=float(used) or None, allowances=allowed))
-            self._note_schema(schema, taken=_SCHEMA in request)
+            self.model.note_schema(schema, taken=_SCHEMA in request)
             sent = schema if _SCHEMA in request else None
             return replace(self._answer(model, received, counted, most, seconds, tasks), schema=sent)
 
@@ -317,13 +322,6 @@ class ModelCaller:
             raise self.outage.error()
         if turn is not None:
             turn.sent = True
-
-    def _note_schema(self, schema: Mapping[str, Any] | None, *, taken: bool) -> None:
-        if schema is None:
-            return
-        if not taken and self.model.takes_schema(schema) is not False:
-            _log.warning("schema_refused", model=self.model.settings.name, fix="set structured_output: false")
-        self.model.note_schema(schema, taken=taken)
 
     def refuse_waiting(self) -> None:
         """Refuse the calls that wait for their turn or for an outage, because the process stops."""
@@ -343,12 +341,7 @@ class ModelCaller:
             raise error
 
     async def _enter(self, tokens: float, until: float, refused: Passage | None) -> Passage | None:
-        """Wait for the call's turn. Time lost in our own queue is not a failure of the model.
-
-        Raises:
-            StoppingError: the process stops.
-            LedgerError: the ledger is down.
-        """
+        """Wait for the call's turn. Time lost in our own queue is not a failure of the model."""
         self._gate.check()  # a refused call would wait for another turn
         patience = until - asyncio.get_running_loop().time()
         try:
@@ -377,11 +370,15 @@ class ModelCaller:
             self._rates.leave(passage, end)
 
     async def _send(self, request: Mapping[str, Any], until: float) -> Any:
+        import httpx  # noqa: PLC0415 - keeps the help fast
+
         key = {} if self.model.key is None else {"api_key": self.model.key}
         seconds = min(until - asyncio.get_running_loop().time(), self.model.settings.timeout)
         async with asyncio.timeout(seconds):
+            # A connection that takes too long ends before the call: nothing was sent.
+            limits = httpx.Timeout(seconds, connect=min(_CONNECT, 0.9 * seconds))
             # drop_params is a parameter of the call: set on the module, litellm repeats a call after HTTP 422
-            options = {"timeout": _limits(seconds), "max_retries": 0, "num_retries": 0, "drop_params": True}
+            options = {"timeout": limits, "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
 
     def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
@@ -434,7 +431,7 @@ class ModelCaller:
         model.meter.observe(Used(counted, input_tokens, output_tokens, cached), tasks=tasks)
         self.breaker.answered()
         self.outage.answered()
-        error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
+        error = _response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
         if error is not None:
             if prices is None:  # of the lines of a batch, those with a vote are not counted either
                 self.breaker.judged(error.code)
@@ -476,21 +473,27 @@ class ModelCaller:
         return most
 
 
+def _response_error(response: ProviderResponse, settings: ModelSettings, usage: Usage) -> ModelError | None:
+    """Return the error for a response that is not an answer, with its usage; ``None`` for an answer."""
+    where = f"model {settings.name}"
+    if response.refused or response.finish_reason == "content_filter":
+        return RefusedError("refused", where=where, usage=usage)
+    if len(response.content.encode("utf-8", "replace")) > longest_answer(settings):
+        message = f"gave an answer far longer than its {settings.max_tokens} tokens allow"
+        fix = "check what answers at its address; set max_tokens higher if the answer is right"
+        return BadAnswerError(message, where=where, fix=fix, usage=usage)
+    if response.content.strip():
+        return None
+    if response.cut_off:
+        message = f"used all its {settings.max_tokens} tokens before it answered"
+        return CutOffError(message, where=where, fix=CutOffError.cure, usage=usage)
+    return BadAnswerError("gave an empty answer", where=where, usage=usage)
+
+
 def _is_about_schema(error: Exception, failure: ModelError, request: Mapping[str, Any]) -> bool:
     """Whether a request may have been rejected for its schema, and not for a model that does not exist."""
     rejected = isinstance(failure, RejectedError) and getattr(error, "status_code", None) not in {404, 405}
     return rejected and _SCHEMA in request
-
-
-_CONNECT = 15.0
-"""Seconds within which a connection to a provider comes about."""
-
-
-def _limits(seconds: float) -> Any:
-    """The limits of a call. A connection that takes too long ends before the call: nothing was sent."""
-    import httpx  # noqa: PLC0415 - keeps the help fast
-
-    return httpx.Timeout(seconds, connect=min(_CONNECT, 0.9 * seconds))
 
 
 def _tokens_of(content: str, settings: ModelSettings) -> int:

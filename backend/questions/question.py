@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from backend.errors import EmptyTextError
@@ -89,10 +89,9 @@ class ConfigQuestion:
             {key: address for key, address in images.items() if address.strip()},
             redacted,
         )
-        return TaskQuestion(self, content, self.control.options(content), self._category(data))
-
-    def _category(self, data: Mapping[str, object]) -> str:
-        return "" if self.category is None else Field(self.category, "Text", self.category).text(data).strip()
+        key = self.category
+        category = "" if key is None else Field(key, "Text", key).text(data).strip()
+        return TaskQuestion(self, content, self.control.options(content), category)
 
     def texts(self, data: Mapping[str, object]) -> dict[str, str]:
         """Return field key → plain text (for an image its address), in the order of the page.
@@ -277,10 +276,6 @@ class TaskQuestion:
         """
         words = "\n".join(self.texts.values())
         return words if words.strip() else "\n".join(map(_file_name, self.images.values()))
-
-    def showing(self, images: Mapping[str, str]) -> Self:
-        """Return the same question with its images at other addresses."""
-        return replace(self, content=replace(self.content, images=images))
 
     def vote_from_answer(self, answer: object) -> str | None:
         """Return the vote in a model's answer, a JSON value; ``None`` if the answer is not valid."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -31,7 +31,6 @@ from backend.quotes.quote import (
     label_price,
     levers,
     model_quote,
-    total,
 )
 from backend.runtime import AnnotationProcess
 from backend.settings import Settings
@@ -226,7 +225,8 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
         or any(isinstance(question.aggregation, SpanVote) for question in questions)
     )
     labels = all(question.aggregation == LABEL_VOTE for question in questions)
-    if isinstance(policy, Joint) and labels and not agreement and to_come and sum(prices.values()) > 0.0:
+    replayable = isinstance(policy, Joint) and labels and not agreement and sum(prices.values()) > 0.0
+    if isinstance(policy, Joint) and replayable and to_come:
         known = [_known_rounds(ledger, question, prices) for question in questions]
         if known and min(len(rounds.human) for rounds in known) >= FIRST:
             return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
@@ -235,7 +235,8 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
     low, high = documented_share(
         name, to_come, [*prices.values()], asked, student=student, agreement=agreement
     )
-    return _PolicyShare(Range(low, high, low if low == high else None), QuoteEvidence(0))
+    evidence = QuoteEvidence(0, replayable=replayable)
+    return _PolicyShare(Range(low, high, low if low == high else None), evidence)
 
 
 def _forecast(
@@ -349,7 +350,7 @@ class QuoteMaker:
         now = {model.name: asking_now(tally, pool, model, self._batched) for model in settings.models}
         models = {model.name: model_quote(tally, pool, model, now[model.name]) for model in settings.models}
         share = self._share(models, now, progress)
-        everyone = total(model.usd for model in models.values())
+        everyone = _total(model.usd for model in models.values())
         bill = share.range.times(everyone)
         with self._process.ledger.read() as connection:
             spent, of_job = (
@@ -408,7 +409,7 @@ class QuoteMaker:
             policy,
             tally.listed - tally.unreadable,
             tally.tasks,
-            total(model.usd for model in models.values()).middle,
+            _total(model.usd for model in models.values()).middle,
             price,
             np.random.default_rng(_SEED),
         )
@@ -439,6 +440,12 @@ class QuoteMaker:
             progress,
         )
         return replace(share, asked={model_of[arm]: rate for arm, rate in share.asked.items()})
+
+
+def _total(ranges: Iterable[Range]) -> Range:
+    """The sum of ranges."""
+    listed = list(ranges)
+    return Range(sum(one.low for one in listed), sum(one.high for one in listed))
 
 
 def _hours(models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.samples import Sample
@@ -85,16 +83,6 @@ last_refused_webhook_at = Gauge(
 started_at = Gauge(
     "camvo_started_timestamp_seconds", "Unix time at which the server started.", multiprocess_mode="min"
 )
-
-_LONGEST_LABEL = 100
-
-
-def label_value(name: str) -> str:
-    """A name of a project's own as the value of a label: a long one is cut, and ends with its hash."""
-    if len(name) <= _LONGEST_LABEL:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: _LONGEST_LABEL - 9]}…{digest}"
 
 
 def exposition(*, several_processes: bool) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
-from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels, count_held
+from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels
 from backend.commands.bulk.labelling import label_tasks
 from backend.commands.bulk.process import (
     ledger_to_read,
@@ -34,7 +34,7 @@ from backend.errors import ConfigError
 from backend.label_studio.client import Client
 from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
-from backend.models.embedder import Embedder
+from backend.ledger.rounds import Round, RoundKey
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
 from backend.server.status.formats import of
@@ -164,12 +164,19 @@ def _why_a_range(quote: Quote) -> str:
     return f" (the answers of {', '.join(unmeasured)} were never measured: up to max_tokens)"
 
 
+_PILOT = 200
+"""The tasks of the pilot that a quote suggests; with fewer to come it would ask every model about all."""
+
+
 def _basis(quote: Quote) -> str:
     if quote.evidence.rounds:
         return f" (95% interval, by {quote.evidence.rounds:,} rounds of this project that asked everyone)"
     if quote.bill.low == quote.bill.high or quote.bill.likely is not None:
         return ""
-    return " (by what is documented of other projects; --pilot 200 narrows it)"
+    # A pilot shows the policy's share only if its rounds can be replayed, and always how long answers are.
+    unknown = quote.evidence.replayable or not all(model.measured for model in quote.models.values())
+    narrows = "; --pilot 200 narrows it" if unknown and quote.to_come > _PILOT else ""
+    return f" (by what is documented of other projects{narrows})"
 
 
 def _cells(model: ModelQuote) -> dict[str, str]:
@@ -276,11 +283,20 @@ def _without_held(
         yield from map(jobs.job, tasks)
         return
     for stored in jobs.look_up(tasks):
-        count_held(levels, stored.held)
+        _count_held(levels, stored.held)
         if stored.held and stored.complete:
             tally.listed += 1
         else:
             yield stored.job
+
+
+def _count_held(levels: ScoreLevels, held: Mapping[RoundKey, Round]) -> None:
+    """Count a task with labels of earlier instructions by its least certain one that nobody has labelled.
+
+    Tasks that people have labelled keep theirs unless all are asked about again.
+    """
+    if held:
+        levels.add(min((round_.score for round_ in held.values() if round_.human is None), default=ALL))
 
 
 def _cost_of_a_task(jobs: DatasetJobs) -> float:
@@ -395,7 +411,6 @@ def quote_file(
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
     *,
     target: float | None = None,
 ) -> Quote:
@@ -405,18 +420,17 @@ def quote_file(
     asking = options.pilot > 0
     with (
         ledger_to_read(environment, asking=asking) as of_quote,
-        open_file(path, options, settings, of_quote, embedder, asking=asking) as (jobs, index),
+        open_file(path, options, settings, of_quote, asking=asking) as (jobs, index),
     ):
         return _quote_after_pilot(jobs, index, options, console, target)
 
 
-def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
+def quote_project(
     client: Client,
     number: int,
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
     *,
     target: float | None = None,
 ) -> Quote:
@@ -426,7 +440,7 @@ def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
     asking = options.pilot > 0
     with (
         ledger_to_read(environment, asking=asking) as of_quote,
-        open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
+        open_project(client, number, options, settings, of_quote, asking=asking) as project,
     ):
         return _quote_after_pilot(project.jobs, project.tasks, options, console, target)
 

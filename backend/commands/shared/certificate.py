@@ -249,8 +249,7 @@ def outcome_lines(project: ProjectReport) -> Iterator[str]:
     beside = f" ({cost.beside})" if cost.beside else ""
     paid = f"{dollars(cost.rounds_usd)} for the votes{beside}"
     yield f"{paid}; asking everyone would have cost {cost.everyone}{saved}"
-    if cost.lost is not None:
-        yield str(cost.lost)
+    yield from cost.voteless
     for question in project.questions:
         if question.current:
             yield _certified(project, question)

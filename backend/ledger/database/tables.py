@@ -583,6 +583,7 @@ failed_tasks = _table(
     Column("task", BigInteger, primary_key=True, autoincrement=False),
     Column("code", Text, nullable=False),
     Column("failed_at", Double, nullable=False),
+    Column("file", Text),
 )
 
 deleted_tasks = _table(

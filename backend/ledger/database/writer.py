@@ -121,10 +121,10 @@ def _run_batch(
         if isinstance(job.future, asyncio.Future):
             awaited[job.future.get_loop()].append((job.future, outcome))
         elif job.future.set_running_or_notify_cancel():
-            _resolve(job.future, outcome)
+            _resolve([(job.future, outcome)])
     for loop, ended in awaited.items():
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_resolve_all, ended)  # once, as each call wakes the loop
+            loop.call_soon_threadsafe(_resolve, ended)  # once, as each call wakes the loop
     return [job for job in jobs if job not in outcomes]
 
 
@@ -235,19 +235,16 @@ def _copy(error: Exception) -> Exception:
     return error
 
 
-def _resolve_all(ended: Sequence[tuple[asyncio.Future[Any], _Outcome]]) -> None:
+def _resolve(ended: Sequence[tuple[Future[Any] | asyncio.Future[Any], _Outcome]]) -> None:
     for future, outcome in ended:
-        if not future.done():  # its caller was cancelled
-            _resolve(future, outcome)
-
-
-def _resolve(future: Future[Any] | asyncio.Future[Any], outcome: _Outcome) -> None:
-    if outcome.error is None:
-        future.set_result(outcome.value)
-    elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
-        future.set_exception(RuntimeError("a function of the ledger raised StopIteration"))
-    else:
-        future.set_exception(outcome.error)
+        if future.done():  # its caller was cancelled
+            continue
+        if outcome.error is None:
+            future.set_result(outcome.value)
+        elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
+            future.set_exception(RuntimeError("a function of the ledger raised StopIteration"))
+        else:
+            future.set_exception(outcome.error)
 
 
 class GroupedReads(Generic[_Item, _Value]):
@@ -285,33 +282,24 @@ class GroupedReads(Generic[_Item, _Value]):
         try:
             while group := self._waiting[:_GROUP]:
                 del self._waiting[:_GROUP]
-                await self._read_group(group)
+                await self._read(group)
         finally:
             # reads are only left if the loop ends; a later loop must not answer them
             self._waiting.clear()
 
-    async def _read_group(self, group: Sequence[tuple[_Item, asyncio.Future[_Value]]]) -> None:
+    async def _read(self, group: Sequence[tuple[_Item, asyncio.Future[_Value]]]) -> None:
+        items = [item for item, _ in group]
         try:
-            values = await self._read([item for item, _ in group])
-        except Exception:  # each then learns of its own error
-            for item, future in group:
-                await self._read_alone(item, future)
-        else:
-            for (_, future), value in zip(group, values, strict=True):
-                if not future.done():  # its caller was cancelled
-                    future.set_result(value)
-
-    async def _read(self, items: Sequence[_Item]) -> Sequence[_Value]:
-        return await self._access.read(lambda connection: self._together(connection, items))
-
-    async def _read_alone(self, item: _Item, future: asyncio.Future[_Value]) -> None:
-        try:
-            (value,) = await self._read([item])
-        except Exception as error:  # raised for the caller instead
-            if not future.done():
-                future.set_exception(error)
-        else:
-            if not future.done():
+            values = await self._access.read(lambda connection: self._together(connection, items))
+        except Exception as error:
+            for alone in group if len(group) > 1 else ():
+                await self._read([alone])  # each learns of its own error
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), value in zip(group, values, strict=True):
+            if not future.done():  # its caller was cancelled
                 future.set_result(value)
 
 
@@ -348,7 +336,7 @@ class Writer:
         give_way: Callable[[], object] = lambda: None,
         spare: SpareRoom | None = None,
     ) -> None:
-        self._ledger, self._batch, self._give_way, self._spare = ledger, batch, give_way, spare
+        self.ledger, self._batch, self._give_way, self.spare = ledger, batch, give_way, spare
         self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
         self._at_once = threading.Event()  # ends the gathering
@@ -356,20 +344,6 @@ class Writer:
         self._closing = threading.Lock()  # no job may be queued behind the None that ends the thread
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
         self._thread.start()
-
-    @property
-    def ledger_is_down(self) -> bool:
-        """Whether the process's latest write to the ledger failed in a way that may pass."""
-        return self._ledger.is_down
-
-    def check_room(self) -> None:
-        """Return if the process need not end for lack of room.
-
-        Raises:
-            LedgerFullError: it must, and no call may start.
-        """
-        if self._spare is not None:
-            self._spare.check()
 
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction. The future gets its value once that is committed.
@@ -397,7 +371,7 @@ class Writer:
         with self._closing:
             if self._closed:
                 raise LedgerError(
-                    "the ledger's writer is closed", where=self._ledger.place, fix="the process is stopping"
+                    "the ledger's writer is closed", where=self.ledger.place, fix="the process is stopping"
                 )
             self._jobs.put(job)
         if job.urgent:
@@ -412,9 +386,9 @@ class Writer:
         try:
             return await future
         except LedgerError as error:
-            if self._spare is None:
+            if self.spare is None:
                 raise
-            raise self._spare.judged(error) from error
+            raise self.spare.judged(error) from error
 
     async def persist(
         self,
@@ -443,8 +417,8 @@ class Writer:
                 self._jobs.put(None)
                 self._at_once.set()
         await_end(self._thread, _LAST_WRITES)
-        if self._spare is not None:
-            self._spare.give_up()
+        if self.spare is not None:
+            self.spare.give_up()
 
     def _work(self) -> None:
         waiting: dict[bool, deque[_WriteJob]] = {True: deque(), False: deque()}
@@ -461,7 +435,7 @@ class Writer:
             batch = [*islice(jobs, self._batch)]
             if batch:
                 began = time.monotonic()
-                left = _run_batch(self._ledger, batch, interrupted=lambda: self._urgent_arrived)
+                left = _run_batch(self.ledger, batch, interrupted=lambda: self._urgent_arrived)
                 for _ in batch:
                     jobs.popleft()
                 jobs.extendleft(reversed(left))

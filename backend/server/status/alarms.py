@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
-from backend.ledger.projects import Project, is_of_label_studio, short_name
+from backend.ledger.projects import is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
 from backend.server.status.formats import moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
@@ -178,16 +178,6 @@ class Found:
     unclear: Mapping[str, OpenLabels] = field(default_factory=dict)
 
 
-def is_connected(stored: Project, report: ProjectReport) -> bool:
-    """Whether Label Studio has ever called CaMVo about a project, by ``/setup`` or a webhook."""
-    by_label_studio = (stored.hostname, stored.title, stored.model_version, stored.extra_params)
-    if any(value is not None for value in by_label_studio) or "." not in stored.key:
-        return True  # label-studio-ml's own server names projects without a point, and passes less on
-    if not is_of_label_studio(stored.key):
-        return True
-    return bool(report.humans.annotations) or report.webhook_at is not None
-
-
 def project_alerts(project: ProjectReport, model_version: str, found: Found) -> tuple[Alert, ...]:
     """The problems of one project, alarms first."""
     alerts = [Alert(error.code, _message(error), error.fix) for error in found.problems if error is not None]
@@ -332,6 +322,21 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
     return [Alert("recount_waiting", message, fix, level="note")]
 
 
+def _hear_people(project: ProjectReport) -> str:
+    """How labels of people arrive; a file's task whose label was shown can no longer be blind."""
+    if is_of_label_studio(project.key):
+        return (
+            "if people have annotated, look at Settings → Webhooks in Label Studio: one must end in "
+            "/webhook and be active"
+        )
+    if any(question.guarantee.blind for question in project.questions if question.current):
+        return "label the blind tasks, with --blind in blind.csv, and give them to camvo teach"
+    return (
+        f"camvo label … --name {project.key}-blind --blind 300 writes a sample for people, camvo teach takes"
+        " it back, and stored answers are not bought again"
+    )
+
+
 def _connection_alerts(project: ProjectReport, model_version: str, found: Found) -> list[Alert]:
     if project.rounds and not found.connected:
         message = "Predictions are stored in a project that is not connected: no human label comes back"
@@ -347,8 +352,8 @@ def _connection_alerts(project: ProjectReport, model_version: str, found: Found)
             )
         )
     if project.rounds and not project.humans.annotations and project.webhook_at is None:
-        message, fix = "No annotation has arrived yet", commands_of(project.key).hear_people
-        alerts.append(Alert("no_human_answer", message, fix, level="note"))
+        message = "No annotation has arrived yet"
+        alerts.append(Alert("no_human_answer", message, _hear_people(project), level="note"))
     return alerts
 
 

@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, ModelTimeoutError
 from backend.learning.annotators import answered_questions
 from backend.learning.label_schemes import compare_texts_so_far, open_labels
 from backend.learning.projects import closed_controls, project_settings, shown_instructions
@@ -27,14 +27,7 @@ from backend.ledger.recounts import FurtherVotes
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import formats
-from backend.server.status.alarms import (
-    Found,
-    alarms_first,
-    anchoring_alerts,
-    is_connected,
-    project_alerts,
-    server_alerts,
-)
+from backend.server.status.alarms import Found, alarms_first, anchoring_alerts, project_alerts, server_alerts
 from backend.server.status.missing import missing_of
 from backend.server.status.question_reports import (
     QuestionSource,
@@ -304,6 +297,7 @@ def _project_report(
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)
             else None,
+            timeouts_usd=sum(row.cost_usd for row in calls if row.failure == ModelTimeoutError.code),
         ),
         questions=questions,
         models=models,
@@ -331,11 +325,21 @@ def _project_report(
         },
         missing=missing,
         problems=(unfit, unreadable),
-        connected=is_connected(stored, report),
+        connected=_is_connected(stored, report),
         votable=config is None or bool(config.questions),
         unclear={} if config is None else open_labels(connection, key, config),
     )
     return replace(report, alerts=project_alerts(report, ours, found))
+
+
+def _is_connected(stored: Project, report: ProjectReport) -> bool:
+    """Whether Label Studio has ever called CaMVo about a project, by ``/setup`` or a webhook."""
+    by_label_studio = (stored.hostname, stored.title, stored.model_version, stored.extra_params)
+    if any(value is not None for value in by_label_studio) or "." not in stored.key:
+        return True  # label-studio-ml's own server names projects without a point, and passes less on
+    if not is_of_label_studio(stored.key):
+        return True
+    return bool(report.humans.annotations) or report.webhook_at is not None
 
 
 def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | None]:
@@ -365,7 +369,8 @@ def _cost(rounds: Sequence[RoundsRow], further_usd: float, budget: Budget) -> Co
         rounds_usd=paid,
         every_model_usd=full,
         every_model_at_most=at_most,
-        saved=1.0 - (paid + reused) / full if full > 0.0 else None,
+        # Sums of the same costs in another order must not say that next to nothing was saved.
+        saved=round(1.0 - (paid + reused) / full, 12) + 0.0 if full > 0.0 else None,
         reused=round(sum(row.reused for row in rounds)),
         reused_usd=reused,
     )

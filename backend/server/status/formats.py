@@ -15,8 +15,8 @@ _NOTHING = "–"
 
 
 def count(value: int | None) -> str:
-    """A whole number with narrow spaces between the thousands."""
-    return _NOTHING if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    """A whole number with commas between the thousands."""
+    return _NOTHING if value is None else f"{value:,}"
 
 
 def of(value: int, noun: str) -> str:

@@ -29,6 +29,7 @@ from backend.ledger.reports import (
     RoundsRow,
     VotesRow,
 )
+from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.label_config import labels_decided
 from backend.server.status.promises import (
@@ -197,10 +198,9 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     queues = BlindQueues(connection, project).all()
     found = learning_data.drift_tests_of(connection, project)
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
-    last_by_control: dict[str, float] = {}
+    latest = ProjectRounds(connection, project).latest_epochs()
     for row in rounds:
         by_question.setdefault((row.control, row.epoch), []).append(row)
-        last_by_control[row.control] = max(last_by_control.get(row.control, 0.0), row.last_at)
     listed = []
     for (control, epoch), rows in by_question.items():
         last_at = max(row.last_at for row in rows)
@@ -209,7 +209,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
         report = QuestionReport(
             control=control,
             epoch=epoch,
-            current=last_at == last_by_control[control],
+            current=latest.get(control) == epoch,
             rounds=sum(row.rounds for row in rows),
             last_at=last_at,
             audit=Share.of((row.checked, row.confirmed) for row in rows if row.audit),
@@ -219,7 +219,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
             stops=stops_report(found.get((control, epoch))),
         )
         listed.append(_with_labels(source, report, queue) if report.current else report)
-    return tuple(sorted(listed, key=lambda report: (report.control, -report.last_at)))
+    return tuple(sorted(listed, key=lambda report: (report.control, not report.current, -report.last_at)))
 
 
 def _sought(recall: Mapping[str, float], question: ConfigQuestion | None) -> dict[str, float]:

@@ -526,6 +526,7 @@ class Cost:
     ``every_model_at_most`` says that a model was never measured, so that its price is only an upper bound.
     ``reused`` answers had been paid for by other tasks, of an earlier job for example. They would have cost
     ``reused_usd``; that is saved whichever models are asked, so it is no part of what is ``saved``.
+    ``timeouts_usd`` is counted for calls that timed out, which are no part of the rounds' cost.
     ``nominal`` says that all models are embedded voters, which cost nobody anything.
     """
 
@@ -539,11 +540,20 @@ class Cost:
     nominal: bool = False
     best_single: BestSingleReport | None = None
     lost: LostCalls | None = None
+    timeouts_usd: float = 0.0
 
     @property
     def at_most(self) -> str:
         """What precedes the price of asking every model if it is only an upper bound."""
         return "at most " if self.every_model_at_most else ""
+
+    @property
+    def voteless(self) -> tuple[str, ...]:
+        """What was counted for calls that gave nothing, beside the price of the votes."""
+        lost = () if self.lost is None else (str(self.lost),)
+        if not self.timeouts_usd:
+            return lost
+        return (*lost, f"{dollars(self.timeouts_usd)} for calls that timed out, which providers may bill")
 
     @property
     def everyone(self) -> str:

@@ -52,7 +52,6 @@ class Commands:
     refresh: str
     recount: str
     correct_scores: str
-    hear_people: str
 
 
 def commands_of(key: str) -> Commands:
@@ -67,8 +66,6 @@ def commands_of(key: str) -> Commands:
         refresh=f"{predict} --refresh",
         recount=f"{predict} --recount",
         correct_scores=f"run {predict} --refresh",
-        hear_people="if people have annotated, look at Settings → Webhooks in Label Studio: one must end in "
-        "/webhook and be active",
     )
 
 
@@ -80,7 +77,6 @@ def _of_file(label: str, joint: str = "") -> Commands:
         refresh=f"{label}{joint} --below 1",
         recount=f"{label}{joint} --recount",
         correct_scores=f"run camvo teach with them, and {label}{joint} --recount",
-        hear_people=f"{label}{joint} --blind 300 writes a sample for people, and camvo teach takes it back",
     )
 
 
@@ -369,7 +365,8 @@ def progress_report(
     predicted = rounds.count_tasks()
     current = ProjectSums(connection, stored.key).labelled_tasks(rounds.latest_epochs())
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
-    tasks = None if stored.task_number is None else max(stored.task_number, predicted)
+    seen = predicted + FailedTasks(connection, stored.key).count_unlabelled()
+    tasks = None if stored.task_number is None else max(stored.task_number, seen)
     return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config, instructions))
 
 

@@ -36,11 +36,11 @@ def test_an_opening_is_full_once_as_many_rounds_are_asked_about_as_are_needed() 
 
 def test_a_round_that_ended_while_a_task_was_planned_counts() -> None:
     openings = Openings()
-    before = openings.ended_so_far("1")
+    before = openings.ended["1"]
     with openings.asking("1", plan(1)):
         pass
     assert openings.is_full("1", plan(1), before)
-    assert not openings.is_full("1", plan(1), openings.ended_so_far("1"))
+    assert not openings.is_full("1", plan(1), openings.ended["1"])
 
 
 def test_another_project_has_an_opening_of_its_own() -> None:
@@ -60,7 +60,9 @@ def test_what_waits_goes_on_when_the_rounds_have_ended() -> None:
     async def wait() -> bool:
         openings = Openings()
         with openings.asking("1", plan(1)):
-            waiting = asyncio.create_task(openings.wait("1", openings.patience_ends()))
+            waiting = asyncio.create_task(
+                openings.wait("1", asyncio.get_running_loop().time() + openings.patience)
+            )
             await asyncio.sleep(0)
             assert not waiting.done()
         return await waiting
@@ -73,7 +75,7 @@ def test_rounds_that_ended_while_a_task_was_planned_are_not_waited_for() -> None
         openings = Openings(patience=0.001)
         with openings.asking("1", plan(1)):
             pass
-        return await openings.wait("1", openings.patience_ends())
+        return await openings.wait("1", asyncio.get_running_loop().time() + openings.patience)
 
     assert asyncio.run(wait())
 
@@ -82,7 +84,7 @@ def test_nobody_waits_longer_than_is_bearable() -> None:
     async def wait() -> bool:
         openings = Openings(patience=0.001)
         with openings.asking("1", plan(1)):
-            return await openings.wait("1", openings.patience_ends())
+            return await openings.wait("1", asyncio.get_running_loop().time() + openings.patience)
 
     assert not asyncio.run(wait())
 

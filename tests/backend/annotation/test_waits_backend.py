@@ -128,9 +128,9 @@ def test_if_an_hour_is_worth_nothing_a_slow_model_is_waited_for() -> None:
 
 
 def test_a_backlog_says_which_model_is_waited_for_and_how_long() -> None:
-    backlogs = asked({**QUICK, "slow": 6.0}, lambda voters, job: cast("Any", voters)._pool.backlogs)
+    backlogs = asked({**QUICK, "slow": 6.0}, lambda voters, job: voters.pool.backlogs)
     assert [*map(str, backlogs)] == ["waiting for slow (1 call, about 6 s)"]
 
 
 def test_a_few_seconds_of_work_are_no_backlog() -> None:
-    assert asked({"slow": 2.0}, lambda voters, job: cast("Any", voters)._pool.backlogs) == []
+    assert asked({"slow": 2.0}, lambda voters, job: voters.pool.backlogs) == []

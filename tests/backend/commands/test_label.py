@@ -18,6 +18,7 @@ from whole_backend import prompt_of
 from backend.commands.bulk import labelling
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
+from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
 from backend.server.status.missing import Ending
@@ -217,6 +218,17 @@ def test_retry_failed_asks_about_the_failed_tasks_alone(tmp_path: Path) -> None:
         folder.label(retry_failed=True)
         assert folder.server.count() == before + 2
         assert [row["camvo_label"] for row in folder.rows()] == ["Sad", "Glad", ""]
+
+
+def test_a_second_file_of_the_project_leaves_the_failures_of_the_first(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, _fails_on("broken")) as folder:
+        folder.table("broken", "lovely")
+        folder.label()
+        (folder.path / "more").mkdir()
+        folder.table("new", name="more/in.csv")
+        folder.label("more/in.csv")
+        with folder.ledger.read() as connection:
+            assert FailedTasks(connection, "in").count() == {"model_rejected": 1}
 
 
 def _fails_on(word: str) -> Callable[[dict[str, Any]], Reply]:
@@ -442,7 +454,7 @@ def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) 
         assert len(folder.rows("blind.csv")) == 2
         assert (
             "2 blind tasks (1 more cannot be asked about, or an output showed their label) written"
-            in said(folder).replace("\N{NARROW NO-BREAK SPACE}", " ")
+            in said(folder)
         )
 
 

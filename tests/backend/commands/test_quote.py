@@ -12,7 +12,6 @@ import pytest
 import typer
 from labelling import PLAIN, LabelFolder
 from rich.console import Console
-from scripted_litellm import HashedTexts
 
 from backend.commands.bulk import quoting as output
 from backend.commands.bulk.quoting import print_quote, quote_file
@@ -53,7 +52,6 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,
         folder.console,
-        HashedTexts(),  # type: ignore[arg-type]
         target=target,
     )
 
@@ -137,7 +135,6 @@ def test_questions_under_a_condition_are_quoted_as_if_it_held(
             LabelOptions(**asked),
             folder.environment,
             folder.console,
-            HashedTexts(),  # type: ignore[arg-type]
         )
         before = spent(folder)
         folder.label(**asked)
@@ -428,3 +425,23 @@ def test_a_target_needs_the_price_of_a_label(tmp_path: Path) -> None:
         folder.table(*texts(3))
         with pytest.raises(ConfigError, match="price of a person's label"):
             quote(folder, target=0.97)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "policy", "asked_before", "advised"),
+    [
+        (201, {"name": "joint"}, False, True),
+        (200, {"name": "joint"}, False, False),  # the pilot would ask every model about all of them
+        (201, {"name": "camvo", "k_min": 1}, False, True),  # it measures how long answers are
+        (203, {"name": "camvo", "k_min": 1}, True, False),
+    ],
+)
+def test_a_pilot_is_advised_where_it_would_narrow_the_quote(
+    tmp_path: Path, tasks: int, policy: dict[str, Any], asked_before: bool, advised: bool
+) -> None:
+    with LabelFolder(tmp_path, billed, models=("red", "green", "blue"), policy=policy) as folder:
+        folder.table(*texts(tasks))
+        if asked_before:
+            folder.label(sample=2, yes=True)
+        print_quote(folder.console, quote(folder))
+        assert ("--pilot 200 narrows it" in folder.console.file.getvalue()) == advised  # type: ignore[attr-defined]

@@ -29,6 +29,8 @@ from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes
 from backend.ledger.rounds import ProjectRounds, QuestionRounds
 from backend.questions import parse_label_config
+from backend.server.status.build import build_report
+from backend.settings import load
 from backend.testing import Reply
 from backend.upkeep import problems
 from camvo.state.contribution import Contribution
@@ -72,7 +74,7 @@ def folder(labelled: Path, tmp_path: Path) -> Iterator[LabelFolder]:
 
 
 def changed(folder: LabelFolder, **wanted: Any) -> str:
-    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+    with opened_project(folder.path / "in.csv", folder.environment) as opened:
         relabel(opened, LabelChanges(**wanted), folder.console, lambda question: True)
     return str(folder.console.file.getvalue())  # type: ignore[attr-defined]
 
@@ -89,6 +91,23 @@ def humans(folder: LabelFolder) -> list[str | None]:
         tasks = Annotations(connection, "in").tasks()
         of_task = (each for task in tasks for each in ProjectRounds(connection, "in").of_task(task))
         return [round_.human for round_ in of_task if round_.key.epoch == epochs["label"]]
+
+
+def test_the_report_counts_every_vote_and_human_label_once_after_changes(folder: LabelFolder) -> None:
+    def counted() -> tuple[object, ...]:
+        with folder.ledger.read() as connection:
+            [report] = build_report(connection, load(folder.environment.config), now=2.0).projects
+        voted = tuple((model.name, model.asked, model.audit.count) for model in report.models)
+        return voted, report.audit.labels.count, sum(question.current for question in report.questions)
+
+    before = counted()
+    assert before[1:] == (6, 1)
+    changed(folder, renames=["Sad=Low"])
+    assert counted() == before
+    changed(folder, renames=["Low=Down"])
+    assert counted() == before
+    changed(folder, undo=True)
+    assert counted() == before
 
 
 def test_a_renamed_label_costs_no_call_and_no_human_label(folder: LabelFolder) -> None:
@@ -602,7 +621,7 @@ def human_texts(folder: LabelFolder) -> set[str]:
 
 def test_a_change_that_is_only_planned_changes_nothing(folder: LabelFolder) -> None:
     said = []
-    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+    with opened_project(folder.path / "in.csv", folder.environment) as opened:
         relabel(
             opened,
             LabelChanges(merges=["Sad,Calm=Low"]),
@@ -689,7 +708,6 @@ def config_after(folder: LabelFolder, **wanted: Any) -> str:
         folder.path,
         folder.environment,
         name="other",
-        embedder=HashedTexts(),  # type: ignore[arg-type]
     ) as opened:
         relabel(opened, LabelChanges(**wanted), folder.console, lambda question: True)
     with folder.ledger.read() as connection:

@@ -191,6 +191,18 @@ def test_bytes_of_parquet_are_text_if_they_are_utf_8(tmp_path: Path) -> None:
     assert [row.data["text"] for row in open_source(path).rows()] == ["café", b"\xff\x00"]
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_bytes_are_written_as_text_or_in_base64(tmp_path: Path, ending: str) -> None:
+    row = {"raw": b"\xff\x00", "list": [b"caf\xc3\xa9"]}
+    columns, path = Columns(), tmp_path / f"out.{ending}"
+    columns.add(row)
+    with open_sink(path, columns, {}) as write:
+        write(Result(row, {}, {}, []))
+    [written] = [row.data for row in open_source(path).rows()]
+    assert written["raw"] == "/wA="
+    assert written["list"] in (["café"], '["café"]')
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv"])
 def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

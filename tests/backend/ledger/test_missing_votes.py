@@ -72,6 +72,17 @@ def test_a_model_that_rested_counts_as_lacking_in_the_rounds_that_could_not_ask_
     assert (large.tasks, large.voteless, large.rested) == (2, 2, 1)
 
 
+def test_a_vote_that_came_after_a_rest_is_not_counted_as_one_that_was_not_asked_for(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        numbers = [
+            decide(connection, task, {"small": "Sport"}, {"large": "model_timeout"}) for task in (1, 2)
+        ]
+        rounds.set_missing(connection, numbers[0], {"large": "model_timeout"})
+        rounds.set_missing(connection, numbers[0], {})
+        large = MissingVotes(connection, PROJECT, None).of_models()["large"]
+    assert (large.voteless, large.rested) == (1, 1)
+
+
 def test_only_what_is_newer_than_a_mark_counts(ledger: Ledger) -> None:
     with ledger.write() as connection:
         decide(connection, 1, {"large": None}, {"large": "model_timeout"})

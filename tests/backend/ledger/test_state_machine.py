@@ -271,7 +271,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def record(self, process: int, task: int, votes: tuple[str, ...], fault: str | None) -> None:
         job = Job(PROJECT, task, {"text": "A long day."}, CONFIG, SETTINGS)
         question = CONFIG.questions[0].about(job.data)
-        questions = [JobQuestion.of(question, RoundKey(PROJECT, task, question.name, "q", "e"))]
+        key = RoundKey(PROJECT, task, question.name, "q", "e")
+        questions = [JobQuestion(question.config, question.content, question.options, key=key)]
 
         def step(worker: Worker) -> object:
             terms = {"planned_at": self.time, "now": self.time, "blind": False}

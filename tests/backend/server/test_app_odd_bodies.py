@@ -160,6 +160,7 @@ def test_an_amount_of_money_that_no_ledger_holds_is_refused(backend: Backend, pa
         ({"job": "mine"}, "body.params.job"),
         ({"job": {"everyone": "yes"}}, "body.params.job.everyone"),
         ({"job": {"usd": "x"}}, "body.params.job.usd"),
+        ({"job": {"budget": 5}}, "body.params.job.budget"),
         ("none", "body.params"),
     ],
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from labelling import LabelFolder, always
@@ -16,6 +18,7 @@ from sqlalchemy import delete
 from backend.commands.report import print_report
 from backend.commands.shared.certificate import outcome_lines
 from backend.commands.teach import teach_file
+from backend.ledger import projects
 from backend.ledger.database import tables
 from backend.server.status.build import build_report, render_page
 from backend.server.status.formats import dollars
@@ -51,6 +54,17 @@ def test_failed_tasks_and_an_empty_budget_name_the_command_that_labels_the_file(
     assert "camvo connect" not in said
 
 
+def test_a_count_of_tasks_that_is_out_of_date_is_raised_by_the_tasks_without_a_label(
+    folder: LabelFolder,
+) -> None:
+    folder.server.script = lambda body: Reply.fails(400) if "broken" in str(body) else Reply.says("Glad")
+    folder.table("lovely", "broken")
+    folder.label()
+    with folder.ledger.write() as connection:
+        projects.remember(connection, "in", task_number=1, now=1.0)
+    assert (reported(folder).progress.predicted, reported(folder).progress.tasks) == (1, 2)
+
+
 def test_labels_nobody_could_vote_on_are_asked_for_again_with_another_attempt(folder: LabelFolder) -> None:
     folder.server.script = lambda body: Reply.says("What a day!")
     folder.table("lovely")
@@ -64,7 +78,17 @@ def test_scores_that_are_off_and_missing_people_are_cured_by_blind_labels_and_te
 ) -> None:
     folder.table(*(f"text {number}" for number in range(30)))
     folder.label(blind=20)
-    assert "camvo teach" in next(a for a in reported(folder).alerts if a.code == "no_human_answer").fix
+    assert "in blind.csv, and give them to camvo teach" in fix_of(folder, "no_human_answer")
+
+
+def test_people_are_asked_under_another_name_where_every_label_was_shown(folder: LabelFolder) -> None:
+    folder.table("lovely")
+    folder.label()
+    assert "--name in-blind --blind 300 writes a sample for people" in fix_of(folder, "no_human_answer")
+
+
+def fix_of(folder: LabelFolder, code: str) -> str:
+    return next(alert for alert in reported(folder).alerts if alert.code == code).fix
 
 
 def test_the_report_of_a_file_names_tasks_as_its_blind_file_does_and_asked_models_alone(
@@ -138,3 +162,21 @@ def test_the_page_of_a_file_says_nothing_of_label_studio(folder: LabelFolder) ->
     assert "camvo label with --blind 300 keeps a sample blind" in page
     for words in ("In Label Studio", "Last webhook", "Set audit"):
         assert words not in page
+
+
+def test_what_was_counted_for_calls_that_timed_out_is_named(tmp_path: Path) -> None:
+    never = threading.Event()
+
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply.says("Glad").held_until(never) if body["model"] == "red" else Reply.says("Glad")
+
+    with LabelFolder(tmp_path, script, models={"red": {"timeout": 0.2}, "green": {}}) as folder:
+        folder.table("lovely")
+        folder.label(no_wait=True)
+        project = reported(folder)
+        never.set()
+    cost = project.cost
+    assert cost.timeouts_usd == pytest.approx(cost.budget.spent_usd - cost.rounds_usd)
+    assert cost.timeouts_usd > 0.0
+    said = f"{dollars(cost.timeouts_usd)} for calls that timed out, which providers may bill"
+    assert said in [*outcome_lines(project)]

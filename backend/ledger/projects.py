@@ -385,15 +385,20 @@ def latest_of(history: Iterable[Scheme]) -> dict[str, Scheme]:
     return {scheme.control: scheme for scheme in history if not scheme.beside}
 
 
+_RELABELLED = (
+    select(_schemes.c.project, _schemes.c.control, _schemes.c.labels, _schemes.c.parts)
+    .where(_schemes.c.project.in_(bindparam("projects", expanding=True)), _schemes.c.source.is_not(None))
+    .where(~_schemes.c.beside)  # the same change as the scheme beside which it was made
+    .order_by(_schemes.c.id)
+)
+
+
 def relabelled_in(
     connection: Connection, projects: Collection[str]
 ) -> dict[str, dict[str, list[LabelChange]]]:
     """Return project → control → how its labels changed, the earliest first; others are absent."""
     found: dict[str, dict[str, list[LabelChange]]] = {}
-    columns = (_schemes.c.project, _schemes.c.control, _schemes.c.labels, _schemes.c.parts)
-    query = select(*columns).where(_schemes.c.project.in_(projects), _schemes.c.source.is_not(None))
-    query = query.where(~_schemes.c.beside)  # the same change as the scheme beside which it was made
-    for row in connection.execute(query.order_by(_schemes.c.id)):
+    for row in connection.execute(_RELABELLED, {"projects": list(projects)}):
         if row.labels:
             of_control = found.setdefault(row.project, {}).setdefault(row.control, [])
             of_control.append(LabelChange(row.labels, tuple(row.parts)))

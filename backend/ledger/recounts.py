@@ -10,7 +10,13 @@ from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, inse
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
-from backend.ledger.database.statements import among, insert_new, insert_or_replace
+from backend.ledger.database.statements import (
+    among,
+    insert_new,
+    insert_or_replace,
+    numbers_for,
+    rows_among,
+)
 from backend.ledger.human_annotations import is_open
 from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from camvo.scores.reviews import NOTHING_SEEN, TaughtBefore
@@ -56,10 +62,10 @@ def further_votes_of(connection: Connection, round_ids: Sequence[int]) -> dict[i
     """Return round → its further votes, by model; rounds without any are absent."""
     if not round_ids:
         return {}
-    names = [_further_votes.c[field.name] for field in fields(FurtherVote)]
-    query = select(*names).where(among(connection.dialect, _further_votes.c.round_id, round_ids))
+    dialect = connection.dialect.name
+    query = rows_among(dialect, _further_votes, "round_id", FurtherVote, "round_id", "model")
     found: dict[int, list[FurtherVote]] = {}
-    for row in connection.execute(query.order_by(_further_votes.c.round_id, _further_votes.c.model)):
+    for row in connection.execute(query, numbers_for(dialect, round_ids)):
         found.setdefault(row.round_id, []).append(FurtherVote(**row._mapping))
     return found
 
@@ -128,11 +134,10 @@ def latest(connection: Connection, round_ids: Sequence[int]) -> dict[int, Recoun
     """Return round → its latest recount; rounds that were counted once are absent."""
     if not round_ids:
         return {}
-    names = [_table.c[field.name] for field in fields(Recount)]
-    query = select(*names).where(among(connection.dialect, _table.c.round_id, round_ids))
-    return {
-        row.round_id: Recount(**row._mapping) for row in connection.execute(query.order_by(_table.c.number))
-    }
+    dialect = connection.dialect.name
+    query = rows_among(dialect, _table, "round_id", Recount, "number")
+    found = connection.execute(query, numbers_for(dialect, round_ids))
+    return {row.round_id: Recount(**row._mapping) for row in found}
 
 
 def with_latest(connection: Connection, found: Mapping[RoundKey, Round]) -> dict[RoundKey, Round]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from functools import cache
 from itertools import groupby
 from typing import Any, TypeVar
@@ -20,7 +21,9 @@ from sqlalchemy import (
     Insert,
     Select,
     Table,
+    Text,
     any_,
+    bindparam,
     delete,
     func,
     literal,
@@ -117,6 +120,32 @@ def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) 
     if dialect.name == "sqlite":
         return column.in_(select(_listed(dialect, numbers)))
     return column == any_(_array(numbers))
+
+
+@cache
+def rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order: str) -> Select[Any]:
+    """Return the query of the rows whose column holds one of some numbers (:func:`numbers_for`), built once.
+
+    Args:
+        dialect: the name of the dialect.
+        table: the table.
+        column: the column that holds a number.
+        kind: a dataclass whose fields are the columns to read.
+        order: the columns to order by.
+    """
+    columns = table.c
+    if dialect == "sqlite":
+        numbers = func.json_each(bindparam("numbers", type_=Text)).table_valued("value")
+        chosen: ColumnElement[bool] = columns[column].in_(select(numbers.c.value))
+    else:
+        chosen = columns[column] == any_(bindparam("numbers", type_=ARRAY(BigInteger)))
+    names = [each.name for each in fields(kind)]
+    return select(*columns[*names]).where(chosen).order_by(*(columns[name] for name in order))
+
+
+def numbers_for(dialect: str, numbers: Sequence[int]) -> dict[str, Any]:
+    """Return the parameters of :func:`rows_among`."""
+    return {"numbers": json.dumps(list(numbers)) if dialect == "sqlite" else list(numbers)}
 
 
 def delete_tasks(connection: Connection, table: Any, project: str, tasks: Sequence[int]) -> int:

@@ -50,9 +50,9 @@ def of_one_worth(labels: int, items: int, window: int) -> Trace:
     [{"default": 15.0}, {"Fraud": 15, "default": 15}, {"Fraud": 15.0}, dict.fromkeys(LABELS[5], 15.0)],
 )
 def test_one_worth_for_all_labels_gives_exactly_the_same(labels, equal):
-    today = of_one_worth(labels, 100, 16)
+    today = of_one_worth(labels, 64, 16)
     assert not today.asked.all()
-    by_label = replay(Joint(worth=equal), drawn(labels, 100), window=16)
+    by_label = replay(Joint(worth=equal), drawn(labels, 64), window=16)
     assert (today.asked == by_label.asked).all()
     assert (today.labels == by_label.labels).all()
     assert (today.scores == by_label.scores).all()

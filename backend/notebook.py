@@ -28,7 +28,6 @@ from backend.commands.shared.setup import environment_with, quiet_logs
 from backend.datasets.sinks import Kinds, Result, typed
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns
-from backend.models.embedder import Embedder
 
 
 def label(
@@ -48,7 +47,6 @@ def label(
     retry_failed: bool = False,
     no_wait: bool = False,
     below: float = 0.0,
-    embedder: Embedder | None = None,
 ) -> IntoDataFrameT:
     """Label a DataFrame. Calls models, which costs money; what the ledger knows is not bought again."""
     if isinstance(label_config, Path):
@@ -72,7 +70,7 @@ def label(
     environment = environment_with(None if config is None else Path(config))
     quiet_logs(environment)
     console, added = Console(), _AddedColumns()
-    tally = run_label(_Rows(table), options, environment, console, added.take, embedder)
+    tally = run_label(_Rows(table), options, environment, console, added.take)
     console.print(tally.summary(), highlight=False, markup=False)
     labelled: IntoDataFrameT = added.beside(table).to_native()
     return labelled

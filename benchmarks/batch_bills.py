@@ -30,6 +30,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from batch_provider import BatchServer
 from scripted_litellm import HashedTexts
 
+from backend import runtime
 from backend.commands.bulk import batch_run
 from backend.commands.label.run import label_into
 from backend.commands.shared.options import LabelOptions
@@ -96,14 +97,9 @@ def run(folder: Path, path: Path, rows: list[dict[str, str]], way: str) -> tuple
         url = f"sqlite:///{folder / 'ledger.sqlite'}"
         options = LabelOptions(labels=facts["labels"], text_column="text", yes=True, wait=True, **WAYS[way])
         litellm().in_memory_llm_clients_cache.flush_cache()  # its clients belong to a loop that is gone
-        label_into(
-            folder / "out.csv",
-            folder / "in.csv",
-            options,
-            Environment(database_url=url, config=folder / "camvo.yaml"),
-            Console(quiet=True),
-            HashedTexts(),  # type: ignore[arg-type]
-        )
+        environment = Environment(database_url=url, config=folder / "camvo.yaml")
+        with patch.object(runtime, "Embedder", return_value=HashedTexts()):
+            label_into(folder / "out.csv", folder / "in.csv", options, environment, Console(quiet=True))
     ledger = Ledger(url)
     with ledger.read() as connection:
         spent = money.balance(connection, "in", money.TOTAL).spent / 1e12

@@ -7,9 +7,11 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 
@@ -54,6 +56,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not collection_path.name.startswith("test_"):
         return True
     return None if _may_run(collection_path, config) else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for no doctest in the tests, in which there is none."""
+    return [found for found in (yield) if not isinstance(found, DoctestModule)]
 
 
 def _may_run(file: Path, config: pytest.Config) -> bool:

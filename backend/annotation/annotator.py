@@ -103,7 +103,11 @@ class Annotator:
         config = await self._schemes.settled(job.project, job.config, job.settings)
         if config is not job.config:
             job = replace(job, config=config, questions=())
-        questions = job.questions or await self._questions_of(job)
+        with_texts = partial(self._questions.with_texts, job)
+        if job.questions:
+            questions = job.questions
+        else:  # a redactor may be slow, so it runs in a thread
+            questions = await self._access.in_thread(with_texts) if job.settings.redact else with_texts()
         keys = tuple(question.key for question in questions)
         studies = job.settings.student is not False and not job.stored_only
         known = await self._stored.read(_LookUp(job.project, job.task, keys, job.audit, studies))
@@ -153,12 +157,6 @@ class Annotator:
             return prediction
         return [*model_predictions(decided, job.settings.model_version), prediction]
 
-    async def _questions_of(self, job: Job) -> list[JobQuestion]:
-        """The questions whose texts the task has; a redactor may be slow, so it runs in a thread."""
-        if job.settings.redact is None:
-            return self._questions.with_texts(job)
-        return await self._access.in_thread(partial(self._questions.with_texts, job))
-
     async def _note(self, change: Callable[[Connection], None]) -> None:
         """Change the list of failed tasks. If that fails, the list is out of date, but the task is done."""
         try:
@@ -178,12 +176,13 @@ class Annotator:
             asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
         terms = await self._terms(job, questions, asking, known)
         policy = terms.policy
-        with tracing.plan() as span:
+        with tracing.span(tracing.PLAN) as span:
             planned = await self._planned(job, questions, contexts, terms, prompt)
             plan = asking.fixed(planned.plan)
             planned_at = self._access.clock()
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
-                contexts.expect(questions, soon=job.hurried)
+                texts = [question.context for question in questions]
+                self._questions.embedder.expect(texts, soon=job.hurried)
             span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)

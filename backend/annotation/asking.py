@@ -207,13 +207,6 @@ class Voters:
 
         The model answers other tasks meanwhile, and answers would be quick if it had fewer of them. One that
         answers nobody is down, which is another matter.
-
-        Args:
-            job: the task.
-            arm: the arm that has not answered.
-            beside: the arms that may be asked.
-            waited: seconds since it was asked.
-            answers: how many calls it had answered then.
         """
         caller = self.pool[arm]
         if waited < _LEAST_WAIT or not job.settings.hour_usd or caller.answers == answers:
@@ -489,7 +482,8 @@ class Asking:
             # All replies are awaited even if one fails unexpectedly, so that no call is left running.
             asked = (*asked, *_to_check(self.job, asked, {*asked, *replies.arms, *replies.beside}))
             number += 1
-            with tracing.stage(number, asked), self.voters.waiting(self.prompt):
+            with tracing.span(tracing.STAGE) as span, self.voters.waiting(self.prompt):
+                span.note(STAGE_NUMBER=number, STAGE_MODELS=[*asked])
                 stage = await self._together(asked, plan, voted=replies.any_vote, spares=policy.spares)
             for arm, reply in zip(asked, stage, strict=True):
                 if isinstance(reply, BudgetExhaustedError):

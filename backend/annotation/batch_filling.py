@@ -69,10 +69,6 @@ class Requests:
 
         Lines share a request if their arm is packed, and they ask the same questions with the same
         instructions. Lines whose texts leave no ids for a prompt are left out.
-
-        Args:
-            lines: the lines, with their bodies.
-            most: the most lines of a request; ``None`` for as many as the arm takes.
         """
         if not lines or self.pack_size(lines[0].model) == 1:
             return [_BatchRequest([line], {}) for line in lines]

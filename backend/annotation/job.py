@@ -12,11 +12,10 @@ import numpy as np
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
-from backend.questions import ConfigQuestion, LabelConfig, TaskQuestion
+from backend.questions import LabelConfig, TaskQuestion
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.packs import PackedTask
 from backend.settings import Settings
-from backend.settings.policies import policy_of
 from camvo.numerics.small import unknown_context, with_category
 from camvo.typing import Array
 
@@ -127,13 +126,6 @@ class Contexts(Protocol):
         ...
 
 
-def always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
-    """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
-    aggregations = [question.control.aggregation for question in questions]
-    policy = policy_of(settings.policy, aggregations)
-    return bool(settings.few_shot) or any(map(policy.reads_context, aggregations))
-
-
 class EmbeddedContexts:
     """The contexts of a task that has no round yet. Used from one event loop only."""
 
@@ -158,10 +150,6 @@ class EmbeddedContexts:
             short = vector.astype(np.float16).astype(np.float64)
             self._known[question.name] = with_category(short, question.category)
         return self._known[question.name]
-
-    def expect(self, questions: Sequence[JobQuestion], *, soon: bool) -> None:
-        """Let the texts of several questions be embedded before :meth:`of` is called."""
-        self._embedder.expect([question.context for question in questions], soon=soon)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from sqlalchemy import Connection
 
 from backend.annotation.job import Contexts, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
-from backend.learning.label_schemes import epochs_of_labels_now
+from backend.learning.label_schemes import epochs_with_other_instructions
 from backend.learning.states import BackgroundFits, EarlierProjects, StateKey, States, Students, question_kind
 from backend.ledger import LedgerAccess, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
 from backend.ledger.money import from_picodollars
+from backend.ledger.projects import Schemes, latest_of
 from backend.ledger.rounds import ProjectRounds
 from camvo.policies.joint import Joint
 from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Policy
@@ -94,10 +95,18 @@ class Allowances:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
         if self._clock() - counted_at > _SECONDS:
             # Tasks that are asked about again because labels have changed are not finished.
-            epochs = epochs_of_labels_now(connection, project)
+            epochs = _epochs_of_labels_now(connection, project)
             finished = ProjectRounds(connection, project).count_tasks(epochs)
             self._finished[project] = (self._clock(), finished)
         return finished
+
+
+def _epochs_of_labels_now(connection: Connection, project: str) -> set[str]:
+    """The epochs of a project's questions with the labels of now, whatever their instructions."""
+    history = Schemes(connection, project).all()
+    latest = latest_of(history).values()
+    earlier = (epochs_with_other_instructions(history, scheme) for scheme in latest)
+    return {scheme.epoch for scheme in latest}.union(*earlier)
 
 
 @dataclass(frozen=True, slots=True)

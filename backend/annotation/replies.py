@@ -70,13 +70,7 @@ class ModelReply:
 
 
 def packed_reply(votes: Mapping[str, str], cost: float, version: str | None) -> ModelReply:
-    """The reply of a packed arm; without votes if the task is missing in the answer.
-
-    Args:
-        votes: question → vote.
-        cost: the task's share, $.
-        version: what the provider says answered.
-    """
+    """The reply of a packed arm; without votes if the task is missing in the answer."""
     named = (version or "").partition(" ")[0]
     return ModelReply(votes, cost, version=_packed_version(named), together=True)
 

@@ -27,7 +27,6 @@ from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.learning.projects import project_settings
 from backend.ledger import migrate, projects
-from backend.models.embedder import Embedder
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status.formats import dollars, moment, seconds
 from backend.settings import Environment
@@ -60,9 +59,7 @@ def show_task(
         print_task(Console(), found, name)
 
 
-def inspect_project_task(
-    client: Client, number: int, task: str, environment: Environment, embedder: Embedder | None = None
-) -> InspectedTask:
+def inspect_project_task(client: Client, number: int, task: str, environment: Environment) -> InspectedTask:
     """Inspect a task of a project of Label Studio."""
     payload = client.project(number)
     raw = client.tasks(number, [int(task)]) if task.isdecimal() else []
@@ -75,11 +72,11 @@ def inspect_project_task(
         )
     config = parse_label_config(payload["label_config"])
     environment = environment.model_copy(update={"label_studio_url": client.url})
-    return _inspect(payloads.project_key(payload), *parsed, config, environment, embedder)
+    return _inspect(payloads.project_key(payload), *parsed, config, environment)
 
 
 def inspect_file_task(
-    path: Path, task: str, options: LabelOptions, environment: Environment, embedder: Embedder | None = None
+    path: Path, task: str, options: LabelOptions, environment: Environment
 ) -> InspectedTask:
     """Inspect a row of a file, by its id or its place."""
     source = open_source(path)
@@ -92,7 +89,7 @@ def inspect_file_task(
             fix="give an id as in the column camvo_id, or the number of a line",
         )
     project = options.project(source.path)
-    return _inspect(project, found.number, found.data, dataset.config, environment, embedder)
+    return _inspect(project, found.number, found.data, dataset.config, environment)
 
 
 def _row_named(task: str, tasks: Iterable[DatasetTask]) -> DatasetTask | None:
@@ -107,18 +104,17 @@ def _row_named(task: str, tasks: Iterable[DatasetTask]) -> DatasetTask | None:
     return on_line
 
 
-def _inspect(  # noqa: PLR0917 - a task, and what a process needs
+def _inspect(
     project: str,
     task: int,
     data: Mapping[str, Any],
     config: LabelConfig,
     environment: Environment,
-    embedder: Embedder | None,
 ) -> InspectedTask:
     settings = settings_module.load(environment.config)
     with ledger_to_read(environment) as of_ledger:
         migrate(of_ledger.database_url)
-        with annotation_process(settings, of_ledger, embedder, asking=False) as process:
+        with annotation_process(settings, of_ledger, asking=False) as process:
             with process.ledger.read() as connection:
                 own, problem = project_settings(projects.get(connection, project), settings)
             if problem is not None:

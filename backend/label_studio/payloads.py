@@ -93,11 +93,6 @@ class _PredictParams(_Body):
     instructions: StrictStr | None = None
     job: JobTerms | None = None
 
-    @property
-    def interactive(self) -> bool:
-        """Whether the editor sent the request; it takes a single prediction per task, not a list."""
-        return self.context is not None
-
 
 class PredictRequest(_TasksBody):
     """POST /predict."""

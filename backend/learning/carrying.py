@@ -17,14 +17,13 @@ from sqlalchemy import Connection
 from backend.learning.teaching import (
     NewRound,
     confirmation,
+    contribution_of,
     correct_rewards,
     human_label,
     insert_rounds,
-    taught_by_votes,
-    taught_round,
     teacher,
 )
-from backend.ledger import Writer, carried, events, human_annotations, rounds
+from backend.ledger import carried, events, human_annotations, rounds
 from backend.ledger.carried import CarriedRounds, CarryProgress, copy_votes, votes_of
 from backend.ledger.database.statements import portions
 from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
@@ -59,14 +58,6 @@ def run_each(transactions: Transactions, run: Callable[[Transaction], Any]) -> N
     with suppress(StopIteration):
         while True:
             result = run(transactions.send(result))
-
-
-async def run_each_with(transactions: Transactions, writer: Writer) -> None:
-    """Run transactions by the process's writer, so that others get their turns between them."""
-    result = None
-    with suppress(StopIteration):
-        while True:
-            result = await writer.run(transactions.send(result))
 
 
 def corrections(project: str, tasks: Sequence[int], settings: Settings, now: float) -> Transactions:
@@ -116,7 +107,7 @@ def _prior(round_: Round, first: Event) -> Contribution | None:
     before = Contribution.unpack(first.contribution)
     explored = before.exploration
     return replace(
-        taught_by_votes(round_),
+        contribution_of(round_, round_.label, "vote"),
         exploration=explored and replace(explored, right=None, promised=None),
         compared=before.compared,
         histories={},
@@ -345,7 +336,7 @@ class Carrying:
         before = Contribution.unpack(first.contribution)
         mapped = before.relabelled(self.relabelling.vote)
         lesson = replace(
-            taught_round(round_),
+            contribution_of(round_, round_.taught, round_.taught_by),
             exploration=mapped.exploration and self._explored(round_, mapped.exploration),
             compared=mapped.compared,
             restarts=before.restarts,

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -21,8 +22,8 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
-from backend.learning.carrying import Carrying, Transactions, carry_prior, run_each_with
-from backend.ledger import LedgerAccess, carried
+from backend.learning.carrying import Carrying, Transactions, carry_prior
+from backend.ledger import LedgerAccess, Writer, carried
 from backend.ledger.decided import DecidedTask, JudgedTwice, asked_by_score, judged_twice
 from backend.ledger.projects import Scheme, Schemes, latest_of
 from backend.models.embedder import Embedder
@@ -248,25 +249,6 @@ def _edited(
     return replace(asked.scheme(question, now), label_config=xml)
 
 
-def earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
-    """Return question → its epochs with other instructions and all else the same, the latest first."""
-    history = Schemes(connection, project).all()
-    now = (asked.scheme(question, 0.0) for question in asked.config.questions)
-    return {
-        scheme.control: epochs
-        for scheme in now
-        if (epochs := epochs_with_other_instructions(history, scheme))
-    }
-
-
-def epochs_of_labels_now(connection: Connection, project: str) -> set[str]:
-    """The epochs of a project's questions with the labels of now, whatever their instructions."""
-    history = Schemes(connection, project).all()
-    latest = latest_of(history).values()
-    earlier = (epochs_with_other_instructions(history, scheme) for scheme in latest)
-    return {scheme.epoch for scheme in latest}.union(*earlier)
-
-
 def epochs_with_other_instructions(history: Sequence[Scheme], scheme: Scheme) -> list[str]:
     """The epochs of a scheme's question where only the instructions were others, the latest first."""
     return list(dict.fromkeys(each.epoch for each in _with_other_instructions(history, scheme)))
@@ -390,17 +372,6 @@ def _way_back(change: Scheme, old: ConfigQuestion, new: ConfigQuestion) -> Relab
     return Relabelling(old.control.aggregation, back, options, apart)
 
 
-def taken_back_by(scheme: Scheme, history: Sequence[Scheme]) -> Scheme | None:
-    """The earlier change of labels that a scheme was made to take back; ``None`` if it was not."""
-    found = (
-        each
-        for each in reversed(history)
-        if (each.control, each.epoch, each.source) == (scheme.control, scheme.source, scheme.epoch)
-        and each.id < scheme.id
-    )
-    return next(found, None)
-
-
 def back_from(labels: Mapping[str, str | None]) -> dict[str, str | None]:
     """New label → the old one that became it, ``None`` if several did."""
     return {new: _only_source(labels, new) for new in labels.values() if new is not None}
@@ -512,15 +483,23 @@ class LabelSchemes:
             )
             if found.open:
                 return found.under_old_labels(config)
-            await run_each_with(begin_first(project, found), self._access.writer)
+            await _run_each_with(begin_first(project, found), self._access.writer)
             for carrying in carryings(found, project, settings):
-                await run_each_with(carrying.transactions(), self._access.writer)
+                await _run_each_with(carrying.transactions(), self._access.writer)
                 _log.info(
                     "rounds_carried", project=project, control=carrying.scheme.control, rounds=carrying.rounds
                 )
-            await run_each_with(begin_anew(project, found), self._access.writer)
+            await _run_each_with(begin_anew(project, found), self._access.writer)
             self._settled[project] = asked
         return config
+
+
+async def _run_each_with(transactions: Transactions, writer: Writer) -> None:
+    """Run transactions by the process's writer, so that others get their turns between them."""
+    result = None
+    with suppress(StopIteration):
+        while True:
+            result = await writer.run(transactions.send(result))
 
 
 _Verdict = Literal["better", "worse", "undecided", "selected"]

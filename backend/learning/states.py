@@ -106,7 +106,10 @@ class States:
         if copy is None or _form(copy.state) != (dimension, lambda_l, linear):
             copy = _Copy(State(dimension, lambda_l, linear=linear))
         self._copies[key] = copy
-        self._forget_idle()
+        # Those that were read longest ago can be restored from the ledger.
+        for idle in list(self._copies)[: max(len(self._copies) - COPIES, 0)]:
+            if not self._copies[idle].turn.locked():
+                del self._copies[idle]
         arrived = copy.begun
         async with copy.turn:
             if copy.caught_up > arrived:  # somebody began to read after this call
@@ -125,12 +128,6 @@ class States:
                 await self._save(key, copy)
             copy.caught_up = begun
         return copy.state
-
-    def _forget_idle(self) -> None:
-        """Drop the copies that were read longest ago; they can be restored from the ledger."""
-        for key in list(self._copies)[: max(len(self._copies) - COPIES, 0)]:
-            if not self._copies[key].turn.locked():
-                del self._copies[key]
 
     async def _restore(self, key: StateKey, copy: _Copy) -> None:
         """Start from the latest snapshot, or else the base, unless the copy has every event before these."""

@@ -231,7 +231,7 @@ def insert_rounds(connection: Connection, finished: Sequence[NewRound]) -> list[
     new: list[NewEvent] = []
     for each, round_id in zip(finished, ids, strict=True):
         round_ = each.round
-        agreed = _rewards(_taught(round_, round_.label, "vote"))
+        agreed = _rewards(contribution_of(round_, round_.label, "vote"))
         confirmed = _confirmed(round_, round_.human)
         rows += rounds.vote_rows_of(
             round_,
@@ -279,7 +279,9 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             continue
         before = _with_further(round_, [vote for vote in later if vote.model in taught])
         after = _with_further(round_, [vote for vote in later if vote.model in teaching])
-        change = revision(_taught(before, round_.taught, round_.taught_by), _taught(after, label, by))
+        change = revision(
+            contribution_of(before, round_.taught, round_.taught_by), contribution_of(after, label, by)
+        )
         if teaching != taught:
             recounts.set_further_taught(connection, round_.id, teaching)
         if change.changes or change.kept or change.dropped or change.taught or change.untaught:
@@ -301,7 +303,7 @@ def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now
     rounds.seal_texts(connection, known)
     new: list[NewEvent] = []
     for round_ in known:
-        lesson = _taught(round_, round_.taught, round_.taught_by).taught
+        lesson = contribution_of(round_, round_.taught, round_.taught_by).taught
         if lesson is not None:
             back = Contribution(round_.context, (), rounds=0, untaught=lesson.sealed)
             beside = replace(round_, text=sealed(round_.text)) if round_.text else round_
@@ -318,7 +320,10 @@ def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
         further: its further votes.
     """
     before = _with_further(round_, [vote for vote in further if vote.taught])
-    return revision(_taught(before, round_.taught, round_.taught_by), _taught(round_, round_.label, "vote"))
+    return revision(
+        contribution_of(before, round_.taught, round_.taught_by),
+        contribution_of(round_, round_.label, "vote"),
+    )
 
 
 def _refuse_feedback(connection: Connection, round_: Round, human: str | None) -> None:
@@ -371,17 +376,7 @@ def _with_further(round_: Round, further: Sequence[FurtherVote]) -> Round:
     return replace(round_, plan=plan, votes=recounts.all_votes(round_.votes, further))
 
 
-def taught_round(round_: Round) -> Contribution:
-    """What a stored round teaches by the label that it is taught by."""
-    return _taught(round_, round_.taught, round_.taught_by)
-
-
-def taught_by_votes(round_: Round) -> Contribution:
-    """What a stored round teaches by the label that was voted, whatever people say."""
-    return _taught(round_, round_.label, "vote")
-
-
-def _taught(round_: Round, label: str | None, by: str | None) -> Contribution:
+def contribution_of(round_: Round, label: str | None, by: str | None) -> Contribution:
     """What the stored round teaches by a label, which is a vote's or a human's."""
     record = TaughtRound.stored(round_.plan, round_.context, round_.votes, round_.text)
     return record.contribution(label or round_.label, human=by == "human")
@@ -393,7 +388,7 @@ def _rewards(contribution: Contribution) -> dict[str, float]:
 
 def _confirmed(round_: Round, human: str | None) -> dict[str, float]:
     """The reward of each vote against the human label; empty without one."""
-    return {} if human is None else _rewards(_taught(round_, human, "human"))
+    return {} if human is None else _rewards(contribution_of(round_, human, "human"))
 
 
 _TASKS_PER_TRANSACTION = 20

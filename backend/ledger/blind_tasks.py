@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, insert_or_replace
@@ -117,16 +117,35 @@ def _begin_queue(connection: Connection, project: str, control: str, epoch: str,
 _table, _rounds, _projects = tables.blind_tasks, tables.rounds, tables.projects
 _columns = _table.c
 
+# Statements that an answer needs are built once: building one takes longer than SQLite takes to run it.
+_OF = and_(
+    _columns.project == bindparam("of_project"),
+    _columns.control == bindparam("of_control"),
+    _columns.epoch == bindparam("of_epoch"),
+)
+_IS = and_(_OF, _columns.task == bindparam("of_task"))
+_KNOWN = select(_columns.task).where(_IS)
+_ENTRY = select(_columns.cohort, _columns.verdicts, _columns.reward).where(
+    _IS, _columns.round_id == bindparam("of_round")
+)
+_ENDS = (
+    select(_columns.task)
+    .where(_OF, _columns.cohort == bindparam("of_cohort"), _columns.closed_through.is_not(None))
+    .limit(1)
+)
+_CLOSED_COHORTS = select(func.coalesce(func.max(_columns.cohort), 0)).where(
+    _OF, _columns.closed_through.is_not(None)
+)
+_NEWEST = select(func.max(_rounds.c.id)).where(_rounds.c.project == bindparam("of_project"))
+_ANSWERED = update(_table).where(_IS)
+
 
 def enter(connection: Connection, round_: Round, round_id: int) -> None:
     """Put a new blind round at the end of its question's queue; only a task's first round enters."""
     key = round_.key
-    if connection.execute(select(_columns.task).where(_is(key))).first() is not None:
+    if connection.execute(_KNOWN, _values(key)).first() is not None:
         return
-    closed = func.coalesce(func.max(_columns.cohort), 0)
-    last_closed = connection.scalars(
-        select(closed).where(_of(key), _columns.closed_through.is_not(None))
-    ).one()
+    last_closed = connection.scalars(_CLOSED_COHORTS, _values(key)).one()
     row = {
         "project": key.project,
         "control": key.control,
@@ -170,22 +189,19 @@ def record_answer(
             order of their arrival.
         said: the valid answers, as one text; only its hash is kept.
     """
-    fields = (_columns.cohort, _columns.verdicts, _columns.reward)
-    entry = connection.execute(
-        select(*fields).where(_is(round_.key), _columns.round_id == round_id)
-    ).one_or_none()
+    values = _values(round_.key)
+    entry = connection.execute(_ENTRY, values | {"of_round": round_id}).one_or_none()
     if entry is None:
         return
     verdicts = _unpack(entry.verdicts).after(rewards)
-    values = {
+    values |= {
         "verdicts": _pack(verdicts),
         "answers": hashlib.sha256(said.encode()).hexdigest() if rewards else "",
         "reward": verdicts.reward(rewards),
     }
     if entry.reward is None and not _is_closed(connection, round_.key, entry.cohort):
-        newest = select(func.max(_rounds.c.id)).where(_rounds.c.project == round_.key.project)
-        values["closed_through"] = connection.scalars(newest).one()
-    connection.execute(update(_table).where(_is(round_.key)).values(**values))
+        values["closed_through"] = connection.scalars(_NEWEST, values).one()
+    connection.execute(_ANSWERED, values)
 
 
 def is_represented(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
@@ -301,18 +317,16 @@ def counting_hash(label: str, score: float, plan: Mapping[str, Any]) -> str:
 
 
 def _is_closed(connection: Connection, key: RoundKey, cohort: int) -> bool:
-    closed = select(_columns.task).where(
-        _of(key), _columns.cohort == cohort, _columns.closed_through.is_not(None)
-    )
-    return connection.execute(closed.limit(1)).first() is not None
+    return connection.execute(_ENDS, _values(key) | {"of_cohort": cohort}).first() is not None
 
 
-def _of(key: RoundKey) -> ColumnElement[bool]:
-    return and_(_columns.project == key.project, _columns.control == key.control, _columns.epoch == key.epoch)
-
-
-def _is(key: RoundKey) -> ColumnElement[bool]:
-    return and_(_of(key), _columns.task == key.task)
+def _values(key: RoundKey) -> dict[str, Any]:
+    return {
+        "of_project": key.project,
+        "of_control": key.control,
+        "of_epoch": key.epoch,
+        "of_task": key.task,
+    }
 
 
 def _pack(verdicts: Verdicts) -> dict[str, object]:

@@ -200,9 +200,6 @@ class Claims:
         """Delete the claims of processes of this host that have died, and book their calls as lost.
 
         What they had received is stored first.
-
-        Returns:
-            How many claims there were.
         """
         return self._end_dead(self.connection.scalars(_OWNERS)).claims
 

@@ -273,7 +273,8 @@ class Settlements:
             LedgerError: the latest write failed, settlements wait for the database, or the process must end
                 because the disk is full.
         """
-        self._writer.check_room()
+        if self._writer.spare is not None:
+            self._writer.spare.check()
         self._check_none_waits()
         if self._writer.ledger.is_down:
             raise _no_call("the ledger cannot be written")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -304,12 +304,7 @@ class CallLedger:
         return Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
-        """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation.
-
-        Args:
-            connection: the transaction.
-            calls: key → the call's id.
-        """
+        """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation."""
         self._contacts.note()
         Claims(connection).add(calls, self.owner, LEASE)
 
@@ -327,15 +322,12 @@ class CallLedger:
             LedgerError: the database is still down.
             NotBookedError: the ledger cannot hold the reservation.
         """
-
-        async def reserved() -> _T:
-            await self.settlements.none_waits(until - self._clock())
-            return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
-
         while True:  # until the call is booked, refused, or its patience is over
             self._check()
             try:
-                return await _booked(reserved, query)
+                with _booking(query):
+                    await self.settlements.none_waits(until - self._clock())
+                    return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
             except BudgetExhaustedError as error:
                 if not error.held or self._clock() + _HELD >= until:
                     raise
@@ -394,8 +386,8 @@ class CallLedger:
         if paid and call is not None and self._received is not None:
             kept = self._received.kept(call, outcome, bought)
         try:
-            with kept:
-                await _booked(lambda: self.settlements.settle(step, paid=paid), query)
+            with kept, _booking(query):
+                await self.settlements.settle(step, paid=paid)
         except NotBookedError:
             if call is not None:
                 self._not_booked.add(call)
@@ -406,13 +398,7 @@ class CallLedger:
         metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
     def keep_renewing(self, keys: Iterable[str], call: int, seconds: float) -> None:
-        """Renew the claims and the reservation of a call from now on.
-
-        Args:
-            keys: the keys of its answers.
-            call: its id.
-            seconds: its longest duration, from when it is sent.
-        """
+        """Renew the claims and the reservation of a call from now on."""
         self._claimed.update(dict.fromkeys(keys, (call, seconds + GRACE)))
 
     async def record_use(self, key: str, query: ModelQuery) -> None:
@@ -428,14 +414,11 @@ class CallLedger:
         self._claimed.pop(key, None)
 
 
-async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
-    """Run a step of the money of one call; what the ledger cannot book is that model's missing vote.
-
-    Raises:
-        NotBookedError: the step failed in a way that does not pass.
-    """
+@contextmanager
+def _booking(query: ModelQuery) -> Iterator[None]:
+    """Book the money of one call in the block; what the ledger cannot book is that model's missing vote."""
     try:
-        return await step()
+        yield
     except Exception as error:
         if isinstance(error, TaskError) or is_temporary(error):
             raise
@@ -448,11 +431,7 @@ async def _booked(step: Callable[[], Awaitable[_T]], query: ModelQuery) -> _T:
 
 
 def refuse_batched(connection: Connection, key: str, query: ModelQuery | Reservation) -> None:
-    """Return if the claim of another owner is not that of a batch, which is worth waiting for.
-
-    Raises:
-        BatchPendingError: the answer is in a provider's batch.
-    """
+    """Raise a ``BatchPendingError`` if the claim is that of a batch; any other is worth waiting for."""
     if Claims(connection).held_by_batch(key):
         raise BatchPendingError(
             f"the answer of {query.model} is in a provider's batch that is not back yet",

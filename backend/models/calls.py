@@ -18,9 +18,8 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Final
 
-from backend.errors import BadAnswerError, CutOffError, ModelError, RefusedError, StoppingError, Usage
+from backend.errors import StoppingError, Usage
 from backend.questions.prompts.confidences import AnswerToken
-from backend.questions.prompts.messages import Messages, content_parts, text_part, texts_of
 from backend.settings import ModelSettings
 
 
@@ -66,9 +65,6 @@ def stopping() -> StoppingError:
 
 _BYTES_PER_TOKEN = 64
 _LONGEST_VERSION = 100
-
-_OTHER_TOKENS = 20
-"""The most probable tokens that are asked for at each place; providers report no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,47 +134,6 @@ class ModelAnswer:
     def usage(self) -> Usage:
         """The tokens and the cost."""
         return Usage(self.input_tokens, self.output_tokens, self.cost, self.cached)
-
-
-def litellm_request(
-    settings: ModelSettings,
-    messages: Messages,
-    schema: Mapping[str, Any] | None,
-    *,
-    structured: bool,
-    system: bool,
-) -> dict[str, Any]:
-    """Return the litellm parameters of a call that can change the answer: no key and no timeout.
-
-    Args:
-        settings: the model.
-        messages: the system message, then the other messages.
-        schema: JSON schema of the answer.
-        structured: whether the model accepts a schema.
-        system: whether the model accepts a system message. If not, its text precedes the user's message.
-    """
-    sent = [dict(message) for message in messages] if system else _without_system(messages)
-    request: dict[str, Any] = {**settings.parameters, "model": settings.model, "messages": sent}
-    request["max_tokens"] = settings.max_tokens
-    if settings.temperature is not None:
-        request["temperature"] = settings.temperature
-    if settings.logprobs:
-        request["logprobs"] = True
-    if structured and schema is not None:
-        json_schema = {"name": "labels", "strict": True, "schema": schema}
-        request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
-        if settings.logprobs:
-            request.setdefault("top_logprobs", _OTHER_TOKENS)
-    return request
-
-
-def _without_system(messages: Messages) -> list[dict[str, Any]]:
-    """Return the messages with the system message's text in front of the next message's."""
-    first_two, rest = messages[:2], messages[2:]
-    words = "\n\n".join(texts_of(first_two))
-    images = [part for message in first_two for part in content_parts(message) if part["type"] == "image_url"]
-    first = {"role": "user", "content": [text_part(words), *images] if images else words}
-    return [first, *(dict(message) for message in rest)]
 
 
 def read_response(response: Any) -> ProviderResponse:
@@ -273,23 +228,6 @@ def longest_answer(settings: ModelSettings) -> int:
     return _BYTES_PER_TOKEN * settings.max_tokens
 
 
-def response_error(response: ProviderResponse, settings: ModelSettings, usage: Usage) -> ModelError | None:
-    """Return the error for a response that is not an answer, with its usage; ``None`` for an answer."""
-    where = f"model {settings.name}"
-    if response.refused or response.finish_reason == "content_filter":
-        return RefusedError("refused", where=where, usage=usage)
-    if len(response.content.encode("utf-8", "replace")) > longest_answer(settings):
-        message = f"gave an answer far longer than its {settings.max_tokens} tokens allow"
-        fix = "check what answers at its address; set max_tokens higher if the answer is right"
-        return BadAnswerError(message, where=where, fix=fix, usage=usage)
-    if response.content.strip():
-        return None
-    if response.cut_off:
-        message = f"used all its {settings.max_tokens} tokens before it answered"
-        return CutOffError(message, where=where, fix=CutOffError.cure, usage=usage)
-    return BadAnswerError("gave an empty answer", where=where, usage=usage)
-
-
 _PROVIDERS: Final = ("hosted_vllm", "openai")
 
 _MAPPED: Final = frozenset(
@@ -374,12 +312,7 @@ class _Path:
 
 
 def path_of(request: Mapping[str, Any], environment: Mapping[str, str]) -> _Path | None:
-    """The short path of a request in litellm's terms; ``None`` if ``acompletion`` has to make the call.
-
-    Args:
-        request: model, messages and parameters.
-        environment: the process's variables.
-    """
+    """The short path of a request in litellm's terms; ``None`` if ``acompletion`` has to make the call."""
     if str(request["model"]).partition("/")[0] not in _PROVIDERS:
         return None
     if not request.keys() <= _MAPPED | _ADDRESS | _OURS:

@@ -68,11 +68,7 @@ def _load_model(name: str, *, local_files_only: bool, threads: int) -> Any:
 
 
 def _encode_texts(model: Any, texts: Sequence[str]) -> Array:
-    """Return the texts' unit vectors, shape (n, d), with one call of the model.
-
-    Raises:
-        EmbedderError: the model failed, or returned vectors that are not unit vectors.
-    """
+    """Return the texts' unit vectors, shape (n, d), with one call of the model."""
     # JSON allows lone surrogates, but the tokeniser refuses them and the whole batch would fail
     clean = [text.encode("utf-8", "replace").decode() for text in texts]
     try:
@@ -92,11 +88,7 @@ def _model_identity(name: str) -> str:
 
 
 def weights_digest(name: str) -> str:
-    """Return the SHA-256 of the model's weights, 64 hexadecimal digits; several files in order of path.
-
-    Raises:
-        EmbedderError: the weights are not on this machine.
-    """
+    """Return the SHA-256 of the model's weights, 64 hexadecimal digits; several files in order of path."""
     folder = model_folder(name) or _hub_cache_folder(name)
     for pattern in ("*.safetensors", "*.bin"):
         if files := sorted(folder.rglob(pattern)):

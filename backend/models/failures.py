@@ -128,12 +128,7 @@ _HEAD = 300  # characters; the rest is a traceback or an echo of the request
 
 
 def model_error(error: BaseException, model: str) -> ModelError:
-    """Return our error for an exception of a litellm call; unknown classes become ``UnavailableError``.
-
-    Args:
-        error: the exception.
-        model: the model's name in the pool.
-    """
+    """Return our error for an exception of a litellm call; unknown classes become ``UnavailableError``."""
     if (reason := _unreachable(error)) is not None:
         unreachable = UnavailableError(
             f"cannot be reached: {reason}",
@@ -156,13 +151,7 @@ def model_error(error: BaseException, model: str) -> ModelError:
 
 
 def line_error(status: int | None, code: str | None, model: str) -> ModelError:
-    """Return our error for one request of a batch, from its HTTP status and its provider's code.
-
-    Args:
-        status: the HTTP status; ``None`` if the provider says none.
-        code: the provider's code; ``None`` if it says none.
-        model: the model's name in the pool.
-    """
+    """Return our error for one request of a batch, from its HTTP status and its provider's code."""
     kind = _BY_CODE.get(code or "") or _BY_STATUS.get(status or 0, UnavailableError)
     detail = f": HTTP {status}" if status else ""
     return kind(_MESSAGES[kind] + detail, where=f"model {model}", fix=kind.cure)

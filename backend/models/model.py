@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import gc
 import hashlib
 import json
@@ -20,8 +19,15 @@ from typing import Any
 import structlog
 
 from backend.errors import ConfigError, PriceMissingError
-from backend.models.calls import litellm_request, path_of
-from backend.questions.prompts.messages import Messages, image_addresses, longest_answer, texts_of
+from backend.models.calls import path_of
+from backend.questions.prompts.messages import (
+    Messages,
+    content_parts,
+    image_addresses,
+    longest_answer,
+    text_part,
+    texts_of,
+)
 from backend.settings import ModelSettings
 from backend.settings.mistakes import closest, masked
 from backend.settings.models import DEFAULT_MODELS
@@ -45,22 +51,6 @@ def garbage_collection_paused() -> Iterator[None]:
         if was_enabled:
             gc.freeze()
             gc.enable()
-
-
-_NEW_OBJECTS = 10_000
-"""So many more objects are made than freed between two collections."""
-
-
-@functools.cache
-def freeze_loaded_objects() -> None:
-    """Exclude all objects loaded so far from garbage collections, once per process; then collect less often.
-
-    The libraries have about 750,000 objects. A collection over them takes half a second and blocks everything
-    else. Nearly all objects of a task end without a collection, and the default of one for every 700 new
-    objects takes a thirtieth of the processor's time.
-    """
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS)
 
 
 _TOKENIZER = "gpt-4o"
@@ -263,6 +253,9 @@ MAX_FACTOR = _PER_IMAGE // IMAGE_TOKENS
 _REASONING = frozenset({"reasoning_effort", "thinking"})
 """Parameters that make a model reason before it answers."""
 
+_OTHER_TOKENS = 20
+"""The most probable tokens that are asked for at each place; providers report no more."""
+
 _PER_SCHEMA = 600
 """Tokens that a provider may add to a schema; some turn it into a tool and explain tools to the model."""
 
@@ -321,11 +314,6 @@ def _prices_in_batches(
 
     They come from ``batch_discount``, else from litellm's map. If the settings have their own prices, the map
     is not used. Models that are free are free in batches, too. Batches have no price of cached input.
-
-    Args:
-        settings: the model.
-        prices: those of single calls.
-        entry: the model's entry in litellm's map, $ per token; may be empty.
     """
     if settings.batch_discount is not None:
         share = 1.0 - settings.batch_discount
@@ -684,7 +672,9 @@ class Model:
     def request(
         self, messages: Messages, schema: Mapping[str, Any] | None, *, structured: bool | None = None
     ) -> dict[str, Any]:
-        """Return the litellm parameters of a call, without key and timeout.
+        """Return the litellm parameters of a call that can change the answer: no key and no timeout.
+
+        Where the model takes no system message, its text precedes the user's message.
 
         Args:
             messages: the prompt.
@@ -693,12 +683,33 @@ class Model:
         """
         if structured is None:
             structured = self.takes_schema(schema) is not False
-        system = self._accepts_system_message
-        return litellm_request(self.settings, messages, schema, structured=structured, system=system)
+        settings, system = self.settings, self._accepts_system_message
+        sent = [dict(message) for message in messages] if system else _without_system(messages)
+        request: dict[str, Any] = {**settings.parameters, "model": settings.model, "messages": sent}
+        request["max_tokens"] = settings.max_tokens
+        if settings.temperature is not None:
+            request["temperature"] = settings.temperature
+        if settings.logprobs:
+            request["logprobs"] = True
+        if structured and schema is not None:
+            json_schema = {"name": "labels", "strict": True, "schema": schema}
+            request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+            if settings.logprobs:
+                request.setdefault("top_logprobs", _OTHER_TOKENS)
+        return request
 
     def batch_request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the parameters of a line of a batch: a refused schema would cost all lines a day."""
         return self.request(messages, schema, structured=self.takes_schema(schema) is True)
+
+
+def _without_system(messages: Messages) -> list[dict[str, Any]]:
+    """Return the messages with the system message's text in front of the next message's."""
+    first_two, rest = messages[:2], messages[2:]
+    words = "\n\n".join(texts_of(first_two))
+    images = [part for message in first_two for part in content_parts(message) if part["type"] == "image_url"]
+    first = {"role": "user", "content": [text_part(words), *images] if images else words}
+    return [first, *(dict(message) for message in rest)]
 
 
 def _identity(schema: Mapping[str, Any] | None) -> str:

@@ -13,11 +13,14 @@ from typing import Any, Final
 import structlog
 
 from backend.errors import (
+    BadAnswerError,
+    CutOffError,
     KeyRejectedError,
     LedgerError,
     ModelError,
     ModelTimeoutError,
     RateLimitedError,
+    RefusedError,
     RejectedError,
     StoppingError,
     Usage,
@@ -31,7 +34,6 @@ from backend.models.calls import (
     ProviderResponse,
     longest_answer,
     read_response,
-    response_error,
     stopping,
 )
 from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
@@ -339,12 +341,7 @@ class ModelCaller:
             raise error
 
     async def _enter(self, tokens: float, until: float, refused: Passage | None) -> Passage | None:
-        """Wait for the call's turn. Time lost in our own queue is not a failure of the model.
-
-        Raises:
-            StoppingError: the process stops.
-            LedgerError: the ledger is down.
-        """
+        """Wait for the call's turn. Time lost in our own queue is not a failure of the model."""
         self._gate.check()  # a refused call would wait for another turn
         patience = until - asyncio.get_running_loop().time()
         try:
@@ -434,7 +431,7 @@ class ModelCaller:
         model.meter.observe(Used(counted, input_tokens, output_tokens, cached), tasks=tasks)
         self.breaker.answered()
         self.outage.answered()
-        error = response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
+        error = _response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
         if error is not None:
             if prices is None:  # of the lines of a batch, those with a vote are not counted either
                 self.breaker.judged(error.code)
@@ -474,6 +471,23 @@ class ModelCaller:
                 + (", and set max_tokens to what it bills at most" if direction == "output" else ""),
             )
         return most
+
+
+def _response_error(response: ProviderResponse, settings: ModelSettings, usage: Usage) -> ModelError | None:
+    """Return the error for a response that is not an answer, with its usage; ``None`` for an answer."""
+    where = f"model {settings.name}"
+    if response.refused or response.finish_reason == "content_filter":
+        return RefusedError("refused", where=where, usage=usage)
+    if len(response.content.encode("utf-8", "replace")) > longest_answer(settings):
+        message = f"gave an answer far longer than its {settings.max_tokens} tokens allow"
+        fix = "check what answers at its address; set max_tokens higher if the answer is right"
+        return BadAnswerError(message, where=where, fix=fix, usage=usage)
+    if response.content.strip():
+        return None
+    if response.cut_off:
+        message = f"used all its {settings.max_tokens} tokens before it answered"
+        return CutOffError(message, where=where, fix=CutOffError.cure, usage=usage)
+    return BadAnswerError("gave an empty answer", where=where, usage=usage)
 
 
 def _is_about_schema(error: Exception, failure: ModelError, request: Mapping[str, Any]) -> bool:

@@ -208,9 +208,6 @@ class PackLedger:
         """Return the answer in the ledger; ``None`` while another process asks the same.
 
         If that process gave up, the answer is empty: the task has to be asked about singly.
-
-        Raises:
-            BatchPendingError: the answer is in a provider's batch.
         """
 
         def look(connection: Connection) -> PaidAnswer | None:

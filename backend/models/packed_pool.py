@@ -246,10 +246,6 @@ class PackedPool:
 
         A prompt that fails again and again may do so because of one text, so members that wait for outages
         are then asked about in smaller prompts.
-
-        Raises:
-            BudgetExhaustedError: the budget does not even cover a prompt about one of them.
-            ModelError: the model gave no answer.
         """
         try:
             await self._ask_together(members)
@@ -326,11 +322,7 @@ class PackedPool:
                 raise
 
     async def _call(self, pack: Pack[Member], call: int | None, until: float, turn: Turn | None) -> None:
-        """Send the prompt once, store the answer, and give each member its part.
-
-        Raises:
-            ModelError: there is no answer, and another attempt may bring one.
-        """
+        """Send the prompt once, store the answer, and give each member its part."""
         started, name = self._clock(), next(iter(pack.members.values())).query.model
         messages, schema, number = pack.messages, pack.schema, len(pack.members)
         hurried = any(member.query.hurried for member in pack.members.values())

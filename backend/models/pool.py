@@ -107,11 +107,7 @@ class Pool:
         return {name: caller.model.settings.max_tokens for name, caller in callers.items()}
 
     def __getitem__(self, name: str) -> ModelCaller:
-        """The caller of a model or of a packed arm.
-
-        Raises:
-            ModelUnknownError: there is none of this name.
-        """
+        """The caller of a model or of a packed arm."""
         try:
             return self._packed[name] if name in self._packed else self._callers[name]
         except KeyError:

@@ -130,41 +130,6 @@ def label_values(question: ConfigQuestion) -> tuple[str, ...]:
     return tuple(label.value for label in labels_of(question))
 
 
-def renamed_node(labels: Iterable[Label], old: str, new: str) -> dict[str, str]:
-    """What the labels below a node of a tree of labels are called once it has another name.
-
-    Args:
-        labels: the labels of a question.
-        old: the node, by its path or, if only one has that, by its own name.
-        new: its new name, with or without the same path.
-
-    Returns:
-        Label → its new name; empty if there is no such node, or several, or if it would move in the tree.
-    """
-    paths = {label.value: label.path for label in labels if label.path is not None}
-    between = {_separator(value, path) for value, path in paths.items() if len(path) > 1}
-    if len(between) != 1:
-        return {}
-    [separator] = between
-    nodes = {path[:depth] for path in paths.values() for depth in range(1, len(path) + 1)}
-    called = [node for node in nodes if separator.join(node) == old]
-    called = called or [node for node in nodes if node[-1] == old]
-    *above, name = new.split(separator)
-    if len(called) != 1 or tuple(above) not in {(), called[0][:-1]}:
-        return {}
-    [node] = called
-    return {
-        value: separator.join((*node[:-1], name, *path[len(node) :]))
-        for value, path in paths.items()
-        if path[: len(node)] == node
-    }
-
-
-def _separator(value: str, path: Sequence[str]) -> str:
-    """What stands between the names of a path."""
-    return value[len(path[0]) : value.index(path[1], len(path[0]))]
-
-
 def _full_map(question: ConfigQuestion, labels: LabelMap) -> dict[str, str | None]:
     """Each label of a question → what becomes of it."""
     return {label: labels.get(label, label) for label in label_values(question)}

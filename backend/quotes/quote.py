@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
@@ -328,12 +328,6 @@ def _hours(calls: float, tokens: float, model: ModelSettings) -> float | None:
     if model.tpm is not None:
         minutes.append(tokens / model.tpm)
     return max(minutes) / 60.0 if minutes else None
-
-
-def total(ranges: Iterable[Range]) -> Range:
-    """The sum of ranges."""
-    listed = list(ranges)
-    return Range(sum(one.low for one in listed), sum(one.high for one in listed))
 
 
 def levers(  # noqa: PLR0917 - a job, and how it is asked now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -31,7 +31,6 @@ from backend.quotes.quote import (
     label_price,
     levers,
     model_quote,
-    total,
 )
 from backend.runtime import AnnotationProcess
 from backend.settings import Settings
@@ -351,7 +350,7 @@ class QuoteMaker:
         now = {model.name: asking_now(tally, pool, model, self._batched) for model in settings.models}
         models = {model.name: model_quote(tally, pool, model, now[model.name]) for model in settings.models}
         share = self._share(models, now, progress)
-        everyone = total(model.usd for model in models.values())
+        everyone = _total(model.usd for model in models.values())
         bill = share.range.times(everyone)
         with self._process.ledger.read() as connection:
             spent, of_job = (
@@ -410,7 +409,7 @@ class QuoteMaker:
             policy,
             tally.listed - tally.unreadable,
             tally.tasks,
-            total(model.usd for model in models.values()).middle,
+            _total(model.usd for model in models.values()).middle,
             price,
             np.random.default_rng(_SEED),
         )
@@ -441,6 +440,12 @@ class QuoteMaker:
             progress,
         )
         return replace(share, asked={model_of[arm]: rate for arm, rate in share.asked.items()})
+
+
+def _total(ranges: Iterable[Range]) -> Range:
+    """The sum of ranges."""
+    listed = list(ranges)
+    return Range(sum(one.low for one in listed), sum(one.high for one in listed))
 
 
 def _hours(models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range | None:

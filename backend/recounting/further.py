@@ -426,9 +426,6 @@ class Completing:
 
         A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
         logged: its text might quote a task.
-
-        Returns:
-            About how many tasks models were asked.
         """
         if not await self._claims.acquire(project):
             return 0

@@ -319,8 +319,9 @@ def _predict() -> Response:
     finished = _in_time(answers, runtime.settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]
+        from_editor = body.params.context is not None  # it takes one prediction per task, no list
         return jsonify(
-            results=without_lists(results) if body.params.interactive else results,
+            results=without_lists(results) if from_editor else results,
             # Label Studio ignores further keys; camvo predict reads this one.
             reasons=[None if each.reason is None else each.reason.as_json() for each in finished],
         )

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -45,25 +45,19 @@ _log = structlog.get_logger(__name__)
 _Value = TypeVar("_Value")
 
 
-class _Latest(Generic[_Value]):
+class _Latest(OrderedDict[str, _Value]):
     """Values by name, those that were set last: a server sees new projects and instructions for months."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
+        super().__init__()
         self._most, self._lock = most, threading.Lock()
-        self._values: OrderedDict[str, _Value] = OrderedDict()
 
-    def get(self, name: str) -> _Value | None:
-        return self._values.get(name)
-
-    def set(self, name: str, value: _Value) -> None:
+    def __setitem__(self, name: str, value: _Value) -> None:
         with self._lock:
-            self._values[name] = value
-            self._values.move_to_end(name)
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
+            super().__setitem__(name, value)
+            self.move_to_end(name)
+            while len(self) > self._most:
+                self.popitem(last=False)
 
 
 class ServedProjects:
@@ -106,7 +100,7 @@ class ServedProjects:
             if not error.temporary or project not in self._latest:
                 raise
             stored = self._latest.get(project)
-        self._latest.set(project, stored)
+        self._latest[project] = stored
         if stored is None or (stored.extra_params is None and not stored.instructions):
             return self._settings
         overrides = json.dumps([stored.extra_params, stored.instructions], sort_keys=True)
@@ -115,7 +109,7 @@ class ServedProjects:
             own_settings, problem = project_settings(stored, self._settings)
             if problem is not None:
                 raise problem
-        self._by_overrides.set(overrides, own_settings)
+        self._by_overrides[overrides] = own_settings
         return own_settings
 
     def to_predict(self, project: str) -> Settings:
@@ -187,7 +181,7 @@ class ServedProjects:
         recently = looked_up is not None and self._clock() < looked_up + _AGAIN
         if recently or not self._settings.project_instructions:
             return False
-        self._looked_up.set(project, self._clock())
+        self._looked_up[project] = self._clock()
         try:
             found = Client(url, key).project_by_key(project, timeout=_LOOK_UP)
             self.remember_instructions(project, project_instructions(found) or "")

@@ -25,7 +25,7 @@ from backend.settings.mistakes import (
 )
 from backend.settings.models import DEFAULT_MODELS, ModelSettings
 from backend.settings.policies import NotNegative, PolicyOverrides, PolicySettings, Share
-from camvo.policies.named import has_student
+from camvo.policies.ensemble import has_student
 from camvo.policies.policy import Policy
 from camvo.student import STUDENT
 from camvo.subsets.oracle import MOST_ARMS

@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import structlog
@@ -160,25 +161,9 @@ def request(headers: Iterable[tuple[str, str]]) -> Iterator[None]:
 def task(project: str, number: int) -> AbstractContextManager[_TraceSpan]:
     """The root span of a task's trace."""
     link = _request.get()
-    return _span(
+    return span(
         PREDICT, {PROJECT: project, TASK: number}, kind="server", links=() if link is None else (link,)
     )
-
-
-def plan() -> AbstractContextManager[_TraceSpan]:
-    """The span of a plan."""
-    return _span(PLAN, {})
-
-
-def stage(number: int, models: Sequence[str]) -> AbstractContextManager[_TraceSpan]:
-    """The span of a stage, counted from 1."""
-    return _span(STAGE, {STAGE_NUMBER: number, STAGE_MODELS: list(models)})
-
-
-def chat(model: str) -> AbstractContextManager[_TraceSpan]:
-    """The span of one call to a model, by its name at its provider."""
-    named = {OPERATION: CHAT, REQUEST_MODEL: model}
-    return _span(f"{CHAT} {model}", named, kind="client")
 
 
 def log_ids() -> dict[str, str]:
@@ -193,13 +178,21 @@ def log_ids() -> dict[str, str]:
     return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}
 
 
-def _span(
+def span(
     name: str,
-    attributes: Mapping[str, Attribute],
+    attributes: Mapping[str, Attribute] = MappingProxyType({}),
     *,
     kind: Literal["internal", "server", "client"] = "internal",
     links: Sequence[Link] = (),
 ) -> AbstractContextManager[_TraceSpan]:
+    """A span within the one under way, such as that of a plan or a stage.
+
+    Args:
+        name: its name.
+        attributes: by the names of this module.
+        kind: its kind in OpenTelemetry's words.
+        links: the spans elsewhere that it is due to.
+    """
     if _tracing.tracer is None:
         return _NOT_RECORDED
     return _recorded(_tracing.tracer, name, attributes, kind, links)
@@ -218,13 +211,13 @@ def _recorded(
         links=links,
         record_exception=False,  # the text of an exception may quote a task
         set_status_on_exception=False,
-    ) as span:
+    ) as recorded:
         try:
-            yield _TraceSpan(span)
+            yield _TraceSpan(recorded)
         except BaseException as error:
             code = error.code if isinstance(error, CamvoError) else type(error).__name__
-            span.set_attribute(ERROR_TYPE, code)
-            span.set_status(Status(StatusCode.ERROR))
+            recorded.set_attribute(ERROR_TYPE, code)
+            recorded.set_status(Status(StatusCode.ERROR))
             raise
 
 
@@ -265,28 +258,28 @@ async def traced(
         call: the call.
         read: reads its response.
     """
-    if not is_on():
+    if _tracing.tracer is None:
         return await call
     name: str = request["model"]
-    with chat(name) as span:
-        span.note(
+    with span(f"{CHAT} {name}", {OPERATION: CHAT, REQUEST_MODEL: name}, kind="client") as noted:
+        noted.note(
             MODEL=model,
             PROVIDER=name.partition("/")[0] if "/" in name else "openai",
             REQUEST_MAX_TOKENS=request.get("max_tokens"),
             REQUEST_TEMPERATURE=request.get("temperature"),
         )
-        if span.with_content:
-            span.note(INPUT_MESSAGES=json.dumps([_message(**each) for each in request["messages"]]))
+        if noted.with_content:
+            noted.note(INPUT_MESSAGES=json.dumps([_message(**each) for each in request["messages"]]))
         response = await call
         received = read(response)
-        span.note(
+        noted.note(
             RESPONSE_MODEL=(received.version or "").partition(" ")[0] or None,
             FINISH_REASONS=[received.finish_reason] if received.finish_reason else None,
             INPUT_TOKENS=received.input_tokens,
             OUTPUT_TOKENS=received.output_tokens,
         )
-        if span.with_content:
-            span.note(OUTPUT_MESSAGES=json.dumps([_message("assistant", received.content)]))
+        if noted.with_content:
+            noted.note(OUTPUT_MESSAGES=json.dumps([_message("assistant", received.content)]))
         return response
 
 

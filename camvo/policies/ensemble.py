@@ -11,7 +11,16 @@ import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.policies.parameters import EnsembleParameters, Parameter
-from camvo.policies.policy import ORDINARY, Conditions, Estimates, FitData, Observation, Plan, estimate
+from camvo.policies.policy import (
+    ORDINARY,
+    Conditions,
+    Estimates,
+    FitData,
+    Observation,
+    Plan,
+    Policy,
+    estimate,
+)
 from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import uniform_draw
 from camvo.state.contribution import Contribution
@@ -362,3 +371,8 @@ def _always(models: tuple[str, ...], arms: tuple[str, ...]) -> Choice:
         if model not in arms:
             raise InvalidParameterError(f"the model {model!r} is not in the pool: {', '.join(arms)}")
     return Choice([position for position, arm in enumerate(arms) if arm in models])
+
+
+def has_student(policy: Policy) -> bool:
+    """Whether a student votes in addition to the models, unless settings turn it off."""
+    return isinstance(policy, Ensemble) and policy.studies

@@ -45,8 +45,3 @@ def policy_by_name(name: str, parameters: Mapping[str, object]) -> Policy:
     policy_class: type[Policy] = POLICIES[name]
     names = parameters_of(name)
     return policy_class(**{parameter: value for parameter, value in parameters.items() if parameter in names})
-
-
-def has_student(policy: Policy) -> bool:
-    """Whether a student votes in addition to the models, unless settings turn it off."""
-    return isinstance(policy, Ensemble) and policy.studies

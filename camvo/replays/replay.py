@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
-from camvo.policies import named
+from camvo.policies import ensemble
 from camvo.policies.policy import Observation, Plan, Policy
 from camvo.replays.lookahead import LookaheadState, plan_window
 from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRound, Scorer
@@ -112,7 +112,7 @@ QUESTION: Final = "label"
 
 def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
     """Whether the student votes in a replay; by default if the policy has one and the table has texts."""
-    able = named.has_student(policy) and table.aggregation == LABEL_VOTE
+    able = ensemble.has_student(policy) and table.aggregation == LABEL_VOTE
     return able and (table.texts is not None if wanted is None else wanted)
 
 

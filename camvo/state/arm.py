@@ -571,9 +571,9 @@ class Histories:
             versions.other = version
 
     @property
-    def known_arms(self) -> tuple[str, ...]:
-        """The arms whose provider reports a version."""
-        return tuple(self._versions)
+    def versions(self) -> dict[str, str]:
+        """Arm → the version of its current history, for the arms whose provider reports one."""
+        return {arm: versions.current for arm, versions in self._versions.items()}
 
     def version(self, arm: str) -> str | None:
         """The version of the arm's current history; ``None`` if its provider reports none."""

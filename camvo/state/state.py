@@ -606,11 +606,10 @@ def findings(state: State) -> dict[str, Any]:
     restart. ``versions`` are those of the models' current histories.
     """
     stops, tested = state.drift.stops, state.exploration
-    versions = {arm: state.histories.version(arm) for arm in state.histories.known_arms}
     return {
         "all": {"tried": tested.tried, "right": tested.right},
         "since": {"tried": stops.tried, "right": stops.right, "promised": stops.promised},
         "rounds": state.rounds - state.restarted_at,
         "restarts": [restart.to_dict() for restart in state.restarts],
-        "versions": versions,
+        "versions": state.histories.versions,
     }

@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,33 +30,6 @@ from camvo.typing import Array
 
 TABLE_ARMS = 8
 """Up to this many arms, computing δ_A of all 2ⁿ sets is faster than computing bounds on it."""
-
-
-class Confidence(Protocol):
-    """δ_A on one question, for many sets of the same n arms.
-
-    A set is a row of an indicator matrix, shape (m, n): 1.0 if the arm is in the set, else 0.0.
-    """
-
-    def confidences(self, sets: Array) -> Array:
-        """δ_A of each set, shape (m,), from indicators of shape (m, n)."""
-        ...
-
-    def confidence_of(self, arms: list[int]) -> float:
-        """δ_A of one set, bit for bit the same whichever sets were searched."""
-        ...
-
-    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
-        """A necessary condition for a set to reach δ > ½, as J lines: values (J, n) and thresholds (J,).
-
-        On at least one line, the values of the set's arms must add up to the threshold. The condition is not
-        sufficient. ``None`` means that no condition is known.
-        """
-        ...
-
-    def upper_bound(self) -> float:
-        """A bound that δ_A of no set exceeds."""
-        ...
 
 
 def confidence_by_beta_sums(right: float, wrong: float) -> float:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from camvo.numerics.small import TIE
 from camvo.subsets.confidence import (
     TABLE_ARMS,
     BetaConfidence,
-    Confidence,
     Copula,
     CopulaConfidence,
     ExactConfidence,
@@ -248,8 +247,35 @@ class _ConfidentSets:
         return winner
 
 
+class _Confidence(Protocol):
+    """δ_A on one question, for many sets of the same n arms.
+
+    A set is a row of an indicator matrix, shape (m, n): 1.0 if the arm is in the set, else 0.0.
+    """
+
+    def confidences(self, sets: Array) -> Array:
+        """δ_A of each set, shape (m,), from indicators of shape (m, n)."""
+        ...
+
+    def confidence_of(self, arms: list[int]) -> float:
+        """δ_A of one set, bit for bit the same whichever sets were searched."""
+        ...
+
+    def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
+        """A necessary condition for a set to reach δ > ½, as J lines: values (J, n) and thresholds (J,).
+
+        On at least one line, the values of the set's arms must add up to the threshold. The condition is not
+        sufficient. ``None`` means that no condition is known.
+        """
+        ...
+
+    def upper_bound(self) -> float:
+        """A bound that δ_A of no set exceeds."""
+        ...
+
+
 def _search_cheapest(
-    questions: Sequence[Confidence],
+    questions: Sequence[_Confidence],
     costs: Array,
     arms: Sequence[int],
     *,
@@ -277,7 +303,7 @@ def _search_cheapest(
     return finds.best(arms), True
 
 
-def _weakest(questions: Sequence[Confidence], sets: Array) -> Array:
+def _weakest(questions: Sequence[_Confidence], sets: Array) -> Array:
     """δ_A of each set on the question where it is lowest, shape (m,)."""
     weakest = questions[0].confidences(sets)
     for question in questions[1:]:
@@ -285,12 +311,12 @@ def _weakest(questions: Sequence[Confidence], sets: Array) -> Array:
     return weakest
 
 
-def _hopeless(questions: Sequence[Confidence], delta: float) -> bool:
+def _hopeless(questions: Sequence[_Confidence], delta: float) -> bool:
     """Whether a bound shows that no set reaches δ."""
     return any(question.upper_bound() < delta - _SLACK for question in questions)
 
 
-def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[_Screen]:
+def _screens(questions: Sequence[_Confidence], free: int, delta: float) -> list[_Screen]:
     """The linear bounds of each question over the free arms, minus the values of the held arms."""
     screens = []
     for question in questions:
@@ -301,7 +327,7 @@ def _screens(questions: Sequence[Confidence], free: int, delta: float) -> list[_
     return screens
 
 
-def _guesses(questions: Sequence[Confidence], free: int, arms: int, k_min: int) -> Array:
+def _guesses(questions: Sequence[_Confidence], free: int, arms: int, k_min: int) -> Array:
     """Sets to try when the budget is spent: for each size, the cheapest arms and the most confident arms."""
     alone = np.array([min(question.confidence_of([arm]) for question in questions) for arm in range(free)])
     sets = np.zeros((2 * free, arms))
@@ -403,7 +429,7 @@ def cheapest_subset(
 
 def _confidences(
     demands: Sequence[Demand], confidence: ConfidenceName, copulas: Sequence[Copula], arms: list[int]
-) -> list[Confidence]:
+) -> list[_Confidence]:
     """δ_A of each question for sets whose columns are ``arms``."""
     if confidence == "copula":
         return [

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pandas as pd
 from labelling import LabelFolder
-from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.notebook import label
@@ -27,7 +26,6 @@ def test_a_frame_keeps_its_rows_index_and_columns_and_gets_the_labels(tmp_path: 
             labels=["Glad", "Sad"],
             text_column="text",
             config=folder.environment.config,
-            embedder=HashedTexts(),  # type: ignore[arg-type]
         )
     assert isinstance(labelled, pd.DataFrame)
     assert list(labelled.index) == ["first", "second", "third"]

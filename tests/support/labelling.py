@@ -15,7 +15,7 @@ import csv
 import io
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -26,6 +26,7 @@ import yaml
 from rich.console import Console
 from scripted_litellm import HashedTexts
 
+from backend import runtime
 from backend.commands.bulk.labelling import RunTally
 from backend.commands.label.run import label_into
 from backend.commands.shared.options import LabelOptions
@@ -79,8 +80,9 @@ class LabelFolder:
         url = migrated.sqlite(self.path / "ledger.sqlite")
         self.environment = Environment(database_url=url, config=config)
         self.ledger = Ledger(url)
-        self._key = patch.dict("os.environ", OPENAI_API_KEY="none", CAMVO_DATABASE_URL=url)
-        self._key.__enter__()
+        self._patches = ExitStack()
+        self._patches.enter_context(patch.dict("os.environ", OPENAI_API_KEY="none", CAMVO_DATABASE_URL=url))
+        self._patches.enter_context(patch.object(runtime, "Embedder", return_value=HashedTexts()))
 
     @contextmanager
     def copied(self, path: Path) -> Iterator[LabelFolder]:
@@ -91,12 +93,12 @@ class LabelFolder:
         copy._open()
         yield copy
         copy.ledger.close()
-        copy._key.__exit__(None, None, None)
+        copy._patches.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._key.__exit__(kind, error, trace)
+        self._patches.close()
         self.ledger.close()
         self.server.__exit__(kind, error, trace)
 
@@ -118,7 +120,6 @@ class LabelFolder:
             LabelOptions(**options),
             self.environment,
             self.console,
-            HashedTexts(),  # type: ignore[arg-type]
         )
 
     def rows(self, name: str = "out.csv") -> list[dict[str, str]]:

@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 from backend.annotation.job import Batching, Job, JobQuestion
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
-from backend.learning.label_schemes import Asked, earlier_epochs
+from backend.learning.label_schemes import Asked, epochs_with_other_instructions
 from backend.ledger import recounts, rounds
 from backend.ledger.money import Purse
-from backend.ledger.projects import FailedTasks
+from backend.ledger.projects import FailedTasks, Schemes
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
 from backend.questions.question import hidden_questions
@@ -77,7 +77,7 @@ class HeldLabels:
         """Look up which epochs of a project had other instructions and asked the same."""
         asked = Asked(config, settings.instructions, process.embedder.identity, settings.redact)
         with process.ledger.read() as connection:
-            return cls(earlier_epochs(connection, project, asked), below)
+            return cls(_earlier_epochs(connection, project, asked), below)
 
     def keys(self, questions: Sequence[JobQuestion]) -> list[RoundKey]:
         """The rounds that questions may have had under earlier instructions."""
@@ -105,17 +105,19 @@ class HeldLabels:
         )
 
 
+def _earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
+    """Return question → its epochs with other instructions and all else the same, the latest first."""
+    history = Schemes(connection, project).all()
+    now = (asked.scheme(question, 0.0) for question in asked.config.questions)
+    return {
+        scheme.control: epochs
+        for scheme in now
+        if (epochs := epochs_with_other_instructions(history, scheme))
+    }
+
+
 NONE_HELD: Final = HeldLabels()
 """No task keeps a label of earlier instructions."""
-
-
-def count_held(levels: ScoreLevels, held: Mapping[RoundKey, Round]) -> None:
-    """Count a task with labels of earlier instructions by its least certain one that nobody has labelled.
-
-    Tasks that people have labelled keep theirs unless all are asked about again.
-    """
-    if held:
-        levels.add(min((round_.score for round_ in held.values() if round_.human is None), default=ALL))
 
 
 AT_ONCE = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,7 @@ import structlog
 from rich.console import Console
 
 from backend.annotation.annotator import Annotator
-from backend.annotation.job import Job, always_read
+from backend.annotation.job import Job
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.shared.output import progress_bar, say, to_come
@@ -26,9 +26,12 @@ from backend.ledger import Ledger, money
 from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
+from backend.questions import ConfigQuestion
 from backend.runtime import AnnotationProcess
 from backend.server.status.missing import Ending, Missing, missing_of
 from backend.server.status.work import SAME_COMMAND
+from backend.settings import Settings
+from backend.settings.policies import policy_of
 from backend.telemetry import tracing
 from camvo.errors import CamvoError
 
@@ -305,13 +308,20 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
     Nothing is embedded ahead if plans do not read the contexts.
     """
     process = jobs.process
-    if not always_read(jobs.settings, jobs.config.questions):
+    if not _always_read(jobs.settings, jobs.config.questions):
         yield from found
         return
     while some := list(islice(found, _AHEAD)):
         texts = [question.context for stored in some for question in stored.open]
         process.thread.call_soon(partial(process.embedder.expect, texts))
         yield from some
+
+
+def _always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
+    """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
+    aggregations = [question.control.aggregation for question in questions]
+    policy = policy_of(settings.policy, aggregations)
+    return bool(settings.few_shot) or any(map(policy.reads_context, aggregations))
 
 
 def label_tasks(

@@ -27,7 +27,6 @@ from backend.learning.label_schemes import Asked, begin_first, carryings, transi
 from backend.learning.projects import project_settings, remember_project, require_known_labels
 from backend.ledger import Ledger, migrate, projects
 from backend.ledger.projects import is_of_label_studio, short_name
-from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
 from backend.runtime import AnnotationProcess
@@ -103,13 +102,13 @@ def _exists(environment: Environment) -> bool:
 
 @contextmanager
 def annotation_process(
-    settings: Settings, environment: Environment, embedder: Embedder | None = None, *, asking: bool = True
+    settings: Settings, environment: Environment, *, asking: bool = True
 ) -> Iterator[AnnotationProcess]:
     """A started process whose models all have a key.
 
     With ``asking=False`` it reads the ledger and counts tokens, and needs no keys.
     """
-    process = AnnotationProcess(settings, environment, embedder=embedder, ends_when_full=asking)
+    process = AnnotationProcess(settings, environment, ends_when_full=asking)
     if asking:
         process.start()
     try:
@@ -229,7 +228,6 @@ def open_file(
     options: LabelOptions,
     settings: Settings,
     environment: Environment,
-    embedder: Embedder | None = None,
     *,
     asking: bool = True,
 ) -> Iterator[tuple[DatasetJobs, Index]]:
@@ -239,19 +237,18 @@ def open_file(
     with Index(dataset) as index:
         index.build()
         migrate(environment.database_url)
-        with annotation_process(settings, environment, embedder, asking=asking) as process:
+        with annotation_process(settings, environment, asking=asking) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks)
             yield replace(jobs, batching=batching_of(jobs.settings, process, everyone=options.batch)), index
 
 
 @contextmanager
-def open_project(  # noqa: PLR0917 - a project, and what a process needs
+def open_project(
     client: Client,
     number: int,
     options: LabelOptions,
     settings: Settings,
     environment: Environment,
-    embedder: Embedder | None = None,
     *,
     asking: bool = True,
 ) -> Iterator[OpenProject]:
@@ -262,7 +259,7 @@ def open_project(  # noqa: PLR0917 - a project, and what a process needs
     require_questions(parsed)
     migrate(environment.database_url)
     environment = environment.model_copy(update={"label_studio_url": client.url})
-    with annotation_process(settings, environment, embedder, asking=asking) as process:
+    with annotation_process(settings, environment, asking=asking) as process:
         instructions = payloads.project_instructions(payload)
         if settings.project_instructions:
             process.pool.require_room(instructions or "", "the project's instructions in Label Studio")

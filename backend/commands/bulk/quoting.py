@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
-from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels, count_held
+from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels
 from backend.commands.bulk.labelling import label_tasks
 from backend.commands.bulk.process import (
     ledger_to_read,
@@ -34,7 +34,7 @@ from backend.errors import ConfigError
 from backend.label_studio.client import Client
 from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
-from backend.models.embedder import Embedder
+from backend.ledger.rounds import Round, RoundKey
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
 from backend.server.status.formats import of
@@ -283,11 +283,20 @@ def _without_held(
         yield from map(jobs.job, tasks)
         return
     for stored in jobs.look_up(tasks):
-        count_held(levels, stored.held)
+        _count_held(levels, stored.held)
         if stored.held and stored.complete:
             tally.listed += 1
         else:
             yield stored.job
+
+
+def _count_held(levels: ScoreLevels, held: Mapping[RoundKey, Round]) -> None:
+    """Count a task with labels of earlier instructions by its least certain one that nobody has labelled.
+
+    Tasks that people have labelled keep theirs unless all are asked about again.
+    """
+    if held:
+        levels.add(min((round_.score for round_ in held.values() if round_.human is None), default=ALL))
 
 
 def _cost_of_a_task(jobs: DatasetJobs) -> float:
@@ -402,7 +411,6 @@ def quote_file(
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
     *,
     target: float | None = None,
 ) -> Quote:
@@ -412,18 +420,17 @@ def quote_file(
     asking = options.pilot > 0
     with (
         ledger_to_read(environment, asking=asking) as of_quote,
-        open_file(path, options, settings, of_quote, embedder, asking=asking) as (jobs, index),
+        open_file(path, options, settings, of_quote, asking=asking) as (jobs, index),
     ):
         return _quote_after_pilot(jobs, index, options, console, target)
 
 
-def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
+def quote_project(
     client: Client,
     number: int,
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
     *,
     target: float | None = None,
 ) -> Quote:
@@ -433,7 +440,7 @@ def quote_project(  # noqa: PLR0917 - a project, and what a pilot needs
     asking = options.pilot > 0
     with (
         ledger_to_read(environment, asking=asking) as of_quote,
-        open_project(client, number, options, settings, of_quote, embedder, asking=asking) as project,
+        open_project(client, number, options, settings, of_quote, asking=asking) as project,
     ):
         return _quote_after_pilot(project.jobs, project.tasks, options, console, target)
 

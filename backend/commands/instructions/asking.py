@@ -30,7 +30,6 @@ from backend.ledger import projects
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.rounds import ProjectRounds
-from backend.models.embedder import Embedder
 from backend.questions.objects import instructions_text
 from backend.settings import Environment
 from camvo.errors import CamvoError
@@ -74,17 +73,16 @@ def opened(
     source: Source,
     options: LabelOptions,
     environment: Environment,
-    embedder: Embedder | None = None,
     *,
     asking: bool = True,
 ) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
     """The jobs and tasks of a file or of a project."""
     settings = settings_module.load(environment.config)
     if isinstance(source, Path):
-        with open_file(source, options, settings, environment, embedder, asking=asking) as (jobs, tasks):
+        with open_file(source, options, settings, environment, asking=asking) as (jobs, tasks):
             yield replace(jobs, purse=None, batching=None, held=NONE_HELD), tasks
     else:
-        with open_project(*source, options, settings, environment, embedder, asking=asking) as project:
+        with open_project(*source, options, settings, environment, asking=asking) as project:
             yield replace(project.jobs, held=NONE_HELD), project.tasks
 
 

@@ -457,13 +457,7 @@ def _voters(counts: Counter[str]) -> str:
 
 
 def how_to_adopt(text: str | Path, number: int | None, config: Path | None = None) -> str:
-    """What to do to adopt a text.
-
-    Args:
-        text: the file.
-        number: the project whose instructions in Label Studio models read; ``None`` if they read others.
-        config: the settings' file, if one was named.
-    """
+    """What to do to adopt a text."""
     if number is not None:
         command = ["camvo", "refine", "--project", str(number), "--adopt", str(text)]
         return f"to adopt it: {shlex.join(command + (['--config', str(config)] if config else []))}"
@@ -480,17 +474,7 @@ def adopt_text(
     yes: bool,
     text_id: str | None = None,
 ) -> None:
-    """Write a text into a project's instructions in Label Studio, in place of the one that models read.
-
-    Args:
-        number: the project's number.
-        path: the file of the text; ``None`` for the one before the present one.
-        config: the settings' file.
-        label_studio: Label Studio's address.
-        console: where the change is shown.
-        yes: whether it was agreed to.
-        text_id: that of an earlier text; ``None`` for the latest one.
-    """
+    """Write a text into a project's instructions in Label Studio, in place of the one that models read."""
     option = "--adopt" if path is not None else "--take-back"
     text = None if path is None else read_instructions(path, option)
     environment = environment_with(config)

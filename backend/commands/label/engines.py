@@ -29,7 +29,6 @@ from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks
 from backend.errors import ConfigError
 from backend.ledger import Ledger, migrate
-from backend.models.embedder import Embedder
 from backend.models.model import provider_of
 from backend.server.status.missing import Ending, Missing
 from backend.settings import Environment, Settings
@@ -87,8 +86,8 @@ class PartOutcome:
 class PartLabeller:
     """Labels parts, one after another, with one runtime. A context manager."""
 
-    def __init__(self, work: Work, embedder: Embedder | None = None) -> None:
-        self._work, self._embedder = work, embedder
+    def __init__(self, work: Work) -> None:
+        self._work = work
         self._dataset: Dataset = work.options.dataset(open_source(work.path))
         self._opened = ExitStack()
         self._jobs: DatasetJobs | None = None
@@ -129,9 +128,7 @@ class PartLabeller:
     def _open(self) -> DatasetJobs:
         if self._jobs is None:
             work = self._work
-            process = self._opened.enter_context(
-                annotation_process(work.settings, work.environment, self._embedder)
-            )
+            process = self._opened.enter_context(annotation_process(work.settings, work.environment))
             self._jobs = dataset_jobs(
                 process, self._dataset, work.project, work.settings, work.options, work.tasks
             )

@@ -37,7 +37,6 @@ from backend.ledger import money, projects
 from backend.ledger.money import from_picodollars
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
-from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.recounting.automatic import Delivery
 from backend.server.status.missing import Ending
@@ -186,19 +185,18 @@ def label_project(
     return tally.ending
 
 
-def predict_in_process(  # noqa: PLR0917 - a project, and what a run needs
+def predict_in_process(
     client: Client,
     number: int,
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
     *,
     out: Path | None = None,
 ) -> Tally:
     """Predict a project's tasks in this process, and store the predictions in Label Studio."""
     settings = settings_module.load(environment.config)
-    with open_project(client, number, options, settings, environment, embedder) as project:
+    with open_project(client, number, options, settings, environment) as project:
         spending = Spending(project.jobs.process.ledger, project.jobs.project)
         jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks
         sweeps = _ProjectSweeps(project, options.retry_failed, console)

@@ -50,7 +50,6 @@ from backend.ledger.money import Purse, from_picodollars, spent_on_tasks
 from backend.ledger.projects import FailedTasks
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
-from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
@@ -133,13 +132,12 @@ _Write = Callable[[Iterator[Result], Columns, Kinds], None]
 """Takes the result of every row, in order, the columns of the source, and those that are added."""
 
 
-def run_label(  # noqa: PLR0917 - what a run needs
+def run_label(
     source: Source,
     options: LabelOptions,
     environment: Environment,
     console: Console,
     write: _Write,
-    embedder: Embedder | None = None,
 ) -> RunTally:
     """Label a dataset, and hand out what the ledger then says of each row.
 
@@ -151,7 +149,6 @@ def run_label(  # noqa: PLR0917 - what a run needs
         environment: the ledger's address, ``camvo.yaml`` and the secrets.
         console: where progress is shown.
         write: takes the results; not called after an interruption.
-        embedder: an embedder to use instead of a new one; closed at the end.
 
     Raises:
         CamvoError: an option, the settings or the source is wrong, or the run cannot continue.
@@ -165,7 +162,7 @@ def run_label(  # noqa: PLR0917 - what a run needs
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
         print_absent(dataset, index, console)
         migrate(environment.database_url)
-        with annotation_process(settings, environment, embedder) as process:
+        with annotation_process(settings, environment) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
             tasks = RandomSample(index, project, options.sample) if options.sample else index
             forget_changed_rows(jobs, index)
@@ -282,13 +279,12 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
     return tally.ending
 
 
-def label_into(  # noqa: PLR0917 - two files, and what a run needs
+def label_into(
     out: Path,
     path: Path,
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    embedder: Embedder | None = None,
 ) -> RunTally:
     """Label a file and write the labels to ``out``; see :func:`run_label`."""
     source = open_source(path)
@@ -299,7 +295,7 @@ def label_into(  # noqa: PLR0917 - two files, and what a run needs
     def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:
         write_results(out, results, columns, added, console, for_spreadsheet=options.spreadsheet)
 
-    return run_label(source, options, environment, console, write, embedder)
+    return run_label(source, options, environment, console, write)
 
 
 def write_results(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,8 @@ from backend.learning.label_schemes import Concern, Transition
 from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
 from backend.ledger.projects import Schemes
 from backend.questions import ConfigQuestion
-from backend.questions.relabelling import LabelFates, label_values, labels_of, renamed_node
+from backend.questions.relabelling import LabelFates, label_values, labels_of
+from backend.questions.xml import Label
 from backend.server.status import formats
 from camvo.votes.relabelling import Relabelling
 
@@ -133,7 +134,7 @@ class _Fates:
     def _changes(self) -> Iterator[tuple[str, str, list[str], str | None]]:
         for text in self._wanted.renames:
             old, new = self._split("--rename", text)
-            below = [found for tree in self._trees.values() if (found := renamed_node(tree, old, new))]
+            below = [found for tree in self._trees.values() if (found := _renamed_node(tree, old, new))]
             for label, called in (below[0] if len(below) == 1 else {old: new}).items():
                 yield "--rename", text, [label], called
         for text in self._wanted.merges:
@@ -169,6 +170,41 @@ class _Fates:
             )
         known = "; ".join(f"{name}: {', '.join(labels)}" for name, labels in self._labels.items() if labels)
         raise ConfigError(f"{text!r}: no question has this label", where=option, fix=f"labels are {known}")
+
+
+def _renamed_node(labels: Iterable[Label], old: str, new: str) -> dict[str, str]:
+    """What the labels below a node of a tree of labels are called once it has another name.
+
+    Args:
+        labels: the labels of a question.
+        old: the node, by its path or, if only one has that, by its own name.
+        new: its new name, with or without the same path.
+
+    Returns:
+        Label → its new name; empty if there is no such node, or several, or if it would move in the tree.
+    """
+    paths = {label.value: label.path for label in labels if label.path is not None}
+    between = {_separator(value, path) for value, path in paths.items() if len(path) > 1}
+    if len(between) != 1:
+        return {}
+    [separator] = between
+    nodes = {path[:depth] for path in paths.values() for depth in range(1, len(path) + 1)}
+    called = [node for node in nodes if separator.join(node) == old]
+    called = called or [node for node in nodes if node[-1] == old]
+    *above, name = new.split(separator)
+    if len(called) != 1 or tuple(above) not in {(), called[0][:-1]}:
+        return {}
+    [node] = called
+    return {
+        value: separator.join((*node[:-1], name, *path[len(node) :]))
+        for value, path in paths.items()
+        if path[: len(node)] == node
+    }
+
+
+def _separator(value: str, path: Sequence[str]) -> str:
+    """What stands between the names of a path."""
+    return value[len(path[0]) : value.index(path[1], len(path[0]))]
 
 
 @dataclass(slots=True)
@@ -250,13 +286,6 @@ def carried_tasks(
 
     A task is asked about again if its latest label is lost or in doubt; then none of its earlier ones is
     carried over either, or it would keep that one.
-
-    Args:
-        schemes: the project's schemes.
-        found: the way to the new ones.
-        fates: what becomes of labels.
-        before: question → what it was.
-        below: tasks with a lower score are asked about again as well; ``None`` for no others.
     """
     counted = {}
     for scheme, way in found.present:

@@ -16,7 +16,6 @@ from backend.learning.label_schemes import (
     back_from,
     epochs_with_other_instructions,
     question_of,
-    taken_back_by,
     transition,
     undone,
 )
@@ -432,7 +431,7 @@ def _undo(opened: Opened, schemes: Schemes, history: Sequence[Scheme]) -> Relabe
     newest = max(latest.values(), key=lambda each: each.id, default=None)
     if newest is None:
         raise ConfigError("no label was changed", where="--undo", fix="there is nothing to take back")
-    change = (taken_back_by(newest, history) if newest.undo else None) or newest
+    change = (_taken_back_by(newest, history) if newest.undo else None) or newest
     together = _together(history, change)
     done = [
         each
@@ -457,6 +456,17 @@ def _undo(opened: Opened, schemes: Schemes, history: Sequence[Scheme]) -> Relabe
     tasks = carried_tasks(schemes, found, AS_THEY_ARE, before, None)
     found = replace(found, again=_rounds_of(tasks))
     return RelabelPlan(found, xml, tasks=tasks, originals=originals, back=back, done=done)
+
+
+def _taken_back_by(scheme: Scheme, history: Sequence[Scheme]) -> Scheme | None:
+    """The earlier change of labels that a scheme was made to take back; ``None`` if it was not."""
+    found = (
+        each
+        for each in reversed(history)
+        if (each.control, each.epoch, each.source) == (scheme.control, scheme.source, scheme.epoch)
+        and each.id < scheme.id
+    )
+    return next(found, None)
 
 
 def _restored(

@@ -30,7 +30,6 @@ from backend.learning.projects import asked_questions, project_settings, remembe
 from backend.ledger import projects
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes, short_name
-from backend.models.embedder import Embedder
 from backend.questions import parse_label_config
 from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
@@ -119,16 +118,7 @@ def run_relabel(
     label_studio: str | None,
     agreed: Callable[[str], bool] | None,
 ) -> None:
-    """Change the labels of a file's project or of one of Label Studio, once its plan is agreed to.
-
-    Args:
-        source: the file, or the project's number.
-        wanted: what is to become of labels.
-        name: the file's project in the ledger; ``None`` for the file's name.
-        config: the settings' file.
-        label_studio: Label Studio's address.
-        agreed: asks whether to go on; ``None`` to print the plan only.
-    """
+    """Change the labels of a file's project or of one of Label Studio, once its plan is agreed to."""
     environment = environment_with(config)
     quiet_logs(environment)
     with existing_ledger(environment):
@@ -146,11 +136,10 @@ def opened_project(
     *,
     client: Client | None = None,
     name: str | None = None,
-    embedder: Embedder | None = None,
 ) -> Iterator[Opened]:
     """Open a project whose labels are to change."""
     settings = settings_module.load(environment.config)
-    with annotation_process(settings, environment, embedder, asking=False) as process:
+    with annotation_process(settings, environment, asking=False) as process:
         payload = client.project(source) if client is not None and isinstance(source, int) else None
         key = LabelOptions(name=name).project(Path(str(source)))
         if payload is not None:

@@ -290,17 +290,6 @@ def require_writable_file(path: Path, what: str) -> None:
         )
 
 
-def require_writable_folder(path: Path, what: str) -> None:
-    """Check that a folder can be written to, or created together with its parents."""
-    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise ReplayError(
-            f"{nearest} is not a folder that can be written to",
-            where=f"{what} {path}",
-            fix="give another folder",
-        )
-
-
 _PORTION = 256
 """Texts embedded between two progress updates."""
 

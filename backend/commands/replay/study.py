@@ -25,12 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from markupsafe import Markup
 from threadpoolctl import threadpool_limits
 
-from backend.commands.replay.inputs import (
-    Shuffle,
-    atomic_write,
-    require_writable_file,
-    require_writable_folder,
-)
+from backend.commands.replay.inputs import Shuffle, atomic_write, require_writable_file
 from backend.commands.replay.runs import LOWEST, ReplayRow, ReplayRun, ReplaySetting, Summary
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
@@ -336,7 +331,7 @@ class ReplayStudy:
         if self.json is not None:
             require_writable_file(self.json, "--json")
         for folder in reports:
-            require_writable_folder(folder, "--report")
+            _require_writable_folder(folder, "--report")
             _require_drawable(folder)
 
     def run(
@@ -379,6 +374,17 @@ class ReplayStudy:
         with atomic_write(self.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))
             stream.write(b"\n")
+
+
+def _require_writable_folder(path: Path, what: str) -> None:
+    """Check that a folder can be written to, or created together with its parents."""
+    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise ReplayError(
+            f"{nearest} is not a folder that can be written to",
+            where=f"{what} {path}",
+            fix="give another folder",
+        )
 
 
 def verdict(summaries: Sequence[Summary]) -> list[str]:

@@ -180,9 +180,10 @@ class _SqliteFile:
             return None
         return status.st_dev, status.st_ino
 
-    def check(self, opened: _Identity | None) -> None:
-        """Check that the file at the path is the one that was opened."""
-        if self.identity() != opened:
+    def check(self, connection: Connection) -> None:
+        """Check that the file at the path is the one that a connection has opened."""
+        if self.identity() != connection.info[_FILE]:
+            connection.invalidate()
             reason = f"the file {self.path} was moved or deleted while it was open"
             raise OperationalError("BEGIN", None, FileNotFoundError(reason))
 
@@ -301,19 +302,12 @@ def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
         connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
         record.info[_FILE] = file.identity()
 
-    def check_file(connection: Connection) -> None:
-        try:
-            file.check(connection.info[_FILE])
-        except OperationalError:
-            connection.invalidate()
-            raise
-
     def begin(connection: Connection) -> None:
         # A transaction that reads before it writes fails if another one wrote in between, so writers begin
         # with IMMEDIATE. A reader that tries to write fails at once.
         mode = _mode(connection)
         if mode is not None:
-            check_file(connection)
+            file.check(connection)
             if connection.info.get(_MODE) != mode:
                 connection.exec_driver_sql(f"PRAGMA query_only={'OFF' if mode == 'write' else 'ON'}")
                 connection.info[_MODE] = mode
@@ -321,7 +315,7 @@ def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
 
     def commit(connection: Connection) -> None:
         if _mode(connection) == "write":
-            check_file(connection)
+            file.check(connection)
         # On a full disk SQLite rolls back on its own. The driver's commit() would then silently do nothing.
         driver: Any = connection.connection.dbapi_connection
         if not driver.in_transaction:

@@ -121,10 +121,10 @@ def _run_batch(
         if isinstance(job.future, asyncio.Future):
             awaited[job.future.get_loop()].append((job.future, outcome))
         elif job.future.set_running_or_notify_cancel():
-            _resolve(job.future, outcome)
+            _resolve([(job.future, outcome)])
     for loop, ended in awaited.items():
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_resolve_all, ended)  # once, as each call wakes the loop
+            loop.call_soon_threadsafe(_resolve, ended)  # once, as each call wakes the loop
     return [job for job in jobs if job not in outcomes]
 
 
@@ -235,19 +235,16 @@ def _copy(error: Exception) -> Exception:
     return error
 
 
-def _resolve_all(ended: Sequence[tuple[asyncio.Future[Any], _Outcome]]) -> None:
+def _resolve(ended: Sequence[tuple[Future[Any] | asyncio.Future[Any], _Outcome]]) -> None:
     for future, outcome in ended:
-        if not future.done():  # its caller was cancelled
-            _resolve(future, outcome)
-
-
-def _resolve(future: Future[Any] | asyncio.Future[Any], outcome: _Outcome) -> None:
-    if outcome.error is None:
-        future.set_result(outcome.value)
-    elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
-        future.set_exception(RuntimeError("a function of the ledger raised StopIteration"))
-    else:
-        future.set_exception(outcome.error)
+        if future.done():  # its caller was cancelled
+            continue
+        if outcome.error is None:
+            future.set_result(outcome.value)
+        elif isinstance(outcome.error, StopIteration):  # asyncio futures refuse a StopIteration
+            future.set_exception(RuntimeError("a function of the ledger raised StopIteration"))
+        else:
+            future.set_exception(outcome.error)
 
 
 class GroupedReads(Generic[_Item, _Value]):
@@ -339,7 +336,7 @@ class Writer:
         give_way: Callable[[], object] = lambda: None,
         spare: SpareRoom | None = None,
     ) -> None:
-        self.ledger, self._batch, self._give_way, self._spare = ledger, batch, give_way, spare
+        self.ledger, self._batch, self._give_way, self.spare = ledger, batch, give_way, spare
         self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
         self._at_once = threading.Event()  # ends the gathering
@@ -347,15 +344,6 @@ class Writer:
         self._closing = threading.Lock()  # no job may be queued behind the None that ends the thread
         self._thread = threading.Thread(target=self._work, name="camvo-ledger-writer", daemon=True)
         self._thread.start()
-
-    def check_room(self) -> None:
-        """Return if the process need not end for lack of room.
-
-        Raises:
-            LedgerFullError: it must, and no call may start.
-        """
-        if self._spare is not None:
-            self._spare.check()
 
     def submit(self, function: Callable[[Connection], _T], *, urgent: bool = False) -> Future[_T]:
         """Run ``function`` in a write transaction. The future gets its value once that is committed.
@@ -398,9 +386,9 @@ class Writer:
         try:
             return await future
         except LedgerError as error:
-            if self._spare is None:
+            if self.spare is None:
                 raise
-            raise self._spare.judged(error) from error
+            raise self.spare.judged(error) from error
 
     async def persist(
         self,
@@ -429,8 +417,8 @@ class Writer:
                 self._jobs.put(None)
                 self._at_once.set()
         await_end(self._thread, _LAST_WRITES)
-        if self._spare is not None:
-            self._spare.give_up()
+        if self.spare is not None:
+            self.spare.give_up()
 
     def _work(self) -> None:
         waiting: dict[bool, deque[_WriteJob]] = {True: deque(), False: deque()}

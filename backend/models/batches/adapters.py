@@ -19,12 +19,7 @@ def has_batches(model: Model) -> bool:
 
 
 def adapter(model: Model) -> BatchProvider:
-    """The adapter of a model, if everything about its batches is known.
-
-    Raises:
-        BatchesUnsupportedError: there is no adapter for its provider.
-        PriceMissingError: nobody knows what a batch costs.
-    """
+    """The adapter of a model, if everything about its batches is known."""
     if model.provider is None or not has_batches(model):
         raise BatchesUnsupportedError(
             f"there are no batches for the provider of {model.settings.model!r}",

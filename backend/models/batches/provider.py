@@ -22,11 +22,7 @@ _OF_THE_CONNECTION = frozenset(
 
 
 def provider_body(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON body of a chat completion.
-
-    Args:
-        request: litellm's parameters of the call.
-    """
+    """Return the JSON body of a chat completion."""
     model, provider, _, _ = litellm().get_llm_provider(request["model"])
     options = {
         name: value

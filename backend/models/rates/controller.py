@@ -51,6 +51,10 @@ class Concurrency:
             with :data:`START` and to go up to :data:`_MOST`.
         careful: whether the first answer must show that the server can be sent :data:`START` calls. A
             server of one's own may answer one call after another, and most of these would time out.
+
+    Attributes:
+        limit: how many are allowed.
+        under_way: how many there are; counted by the gate.
     """
 
     def __init__(self, timeout: float, most: int | None, *, careful: bool = False) -> None:
@@ -72,16 +76,8 @@ class Concurrency:
         """Whether another call may start."""
         return self.under_way < int(self.limit)
 
-    def started(self) -> None:
-        """Count a call that starts."""
-        self.under_way += 1
-
-    def ended(self) -> None:
-        """Count a call that has ended."""
-        self.under_way -= 1
-
     def answered(self, seconds: float, *, useful: float = math.inf) -> None:
-        """Take in the duration of an answer, before :meth:`ended`.
+        """Take in the duration of an answer, whose call is still counted as under way.
 
         Args:
             seconds: the duration.

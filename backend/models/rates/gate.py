@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from backend.errors import LedgerError, RateLimitedError, WithdrawnError
-from backend.models.rates.answers import CallEnd, Durations, RateTally
+from backend.models.rates.answers import CallEnd, RateTally
 from backend.models.rates.controller import BINS, Concurrency, Lease, RateReport, RateStore
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
@@ -208,6 +208,114 @@ class _Waiting:
     until: float
 
 
+_FORGET: Final = 0.98
+"""The weight of an answer beside that of the next one: about the last fifty count."""
+
+
+_RECENT: Final = 20
+"""The gaps between answers that count."""
+
+
+_OUTDATED: Final = 100
+"""Answers without so many calls under way, after which the gaps are forgotten: the model may have changed."""
+
+
+_QUICKEST: Final = 3
+"""The quickest answers that are kept; the slowest of them stands for all, as one may be quick by chance."""
+
+
+_FEWEST: Final = 5
+"""Answers before their durations say anything."""
+
+
+_ERRORS: Final = 2.0
+"""Standard errors by which a slope is lowered, so that what varies by chance delays nothing."""
+
+
+_CROWD: Final = 12
+
+
+_CROWDED: Final = 0.3
+"""With this many calls under way, a model that answers them at once gives an answer far more often than every
+three tenths of the time that its quickest answers take."""
+
+
+class _Durations:
+    """How long answers took, beside how many calls were under way.
+
+    A server that answers one call after another takes the longer, the more calls it has; each of them delays
+    the next by the seconds that one takes. A provider that answers many at once takes as long for each.
+
+    Attributes:
+        answers: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self._sums: tuple[float, ...] = (0.0,) * 6
+        self._quickest: list[float] = []
+        self._gap, self._gaps, self._crowded_at, self._alone = 0.0, 0, -math.inf, 0
+
+    def add(self, sent_beside: int, seconds: float, *, beside: int, now: float) -> None:
+        """Count an answer.
+
+        Args:
+            sent_beside: the calls under way when it was sent, itself included.
+            seconds: how long it took.
+            beside: the calls under way now, itself included.
+            now: seconds by the caller's clock.
+        """
+        self.answers += 1
+        x, y = float(sent_beside), seconds
+        news = 1.0, x, y, x * x, x * y, y * y
+        self._sums = tuple([_FORGET * past + new for past, new in zip(self._sums, news, strict=True)])
+        self._quickest = sorted([*self._quickest, seconds])[:_QUICKEST]
+        if beside < _CROWD:
+            self._crowded_at, self._alone = -math.inf, self._alone + 1
+            if self._alone > _OUTDATED:
+                self._gaps = 0
+            return
+        self._alone = 0
+        if self._crowded_at > -math.inf:
+            # A longer gap is a pause: with that many calls under way, an answer comes within this time.
+            gap = min(now - self._crowded_at, self._quickest[-1])
+            self._gaps += 1
+            self._gap += (gap - self._gap) / min(self._gaps, _RECENT)
+        self._crowded_at = now
+
+    @property
+    def mean(self) -> float:
+        """The mean duration, seconds; 0 before the first answer."""
+        return self._sums[2] / self._sums[0] if self._sums[0] else 0.0
+
+    @property
+    def shortest(self) -> float:
+        """The shortest duration, seconds; 0 before the first answer."""
+        return self._quickest[0] if self._quickest else 0.0
+
+    @property
+    def useful(self) -> float:
+        """How many calls at once keep the model busy, with as many that wait for it."""
+        delay = self.delay
+        return 2.0 * self._quickest[-1] / delay if delay else math.inf
+
+    @property
+    def delay(self) -> float:
+        """The seconds by which one more call under way delays an answer, at least; 0 if by none."""
+        crowded = self._gaps >= _FEWEST and self._gap >= _CROWDED * self._quickest[-1]
+        return max(self._slope, self._gap if crowded else 0.0)
+
+    @property
+    def _slope(self) -> float:
+        """How much longer answers take for each call that was under way when they were sent, at least."""
+        count, x, y, xx, xy, yy = self._sums
+        if count < _FEWEST * _FORGET**_FEWEST or (spread := xx - x * x / count) < 1e-6 * xx:
+            return 0.0
+        slope = (xy - x * y / count) / spread
+        rest = max(yy - y * y / count - slope * slope * spread, 0.0)
+        return max(slope - _ERRORS * math.sqrt(rest / max(count - 2.0, 1.0) / spread), 0.0)
+
+
 class RateGate:
     """The calls of one process to one model. It belongs to one event loop at a time.
 
@@ -231,7 +339,7 @@ class RateGate:
         )
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
-        self._leases, self.durations = _LeaseHolder(self._period), Durations()
+        self._leases, self.durations = _LeaseHolder(self._period), _Durations()
         self._rate: float | None = None
         self._hold_until = self._next_exchange = -float("inf")
         self.held_since = 0.0
@@ -312,7 +420,7 @@ class RateGate:
         except BaseException:
             if waiting.turn.done() and not waiting.turn.cancelled() and waiting.turn.exception() is None:
                 self._leases.take_back(waiting.turn.result())
-                self.concurrency.ended()
+                self.concurrency.under_way -= 1
                 self._admit()
             waiting.turn.cancel()
             raise
@@ -326,7 +434,7 @@ class RateGate:
             self.concurrency.answered(end.seconds, useful=self.durations.useful if slow else math.inf)
         if end.timed_out:
             self.concurrency.timed_out()
-        self.concurrency.ended()
+        self.concurrency.under_way -= 1
         self._leases.add(passage, end, self._clock())
         if end.refused:
             metrics.model_refused.labels(model=self._model.name).inc()
@@ -368,7 +476,7 @@ class RateGate:
             if not self.concurrency.free or now < self._hold_until or not self._leases.may_send(now):
                 return
             heapq.heappop(self._queue)
-            self.concurrency.started()
+            self.concurrency.under_way += 1
             sent = self._leases.send(waiting.tokens, arrival, now)
             waiting.turn.set_result(replace(sent, under_way=self.concurrency.under_way))
             if pause := self._leases.pause:

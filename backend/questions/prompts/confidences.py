@@ -67,8 +67,9 @@ def answer_confidences(
         questions: the questions that were asked.
         schema: the JSON schema that the answer was held to; ``None`` if there was none.
     """
-    first = _place_in(tokens, content.encode("utf-8", "replace"))
-    if first is None:
+    spelt, written = b"".join(token.text for token in tokens), content.encode("utf-8", "replace")
+    first = spelt.rfind(written) if written else -1
+    if first < 0 or spelt[first + len(written) :].strip(b"` \t\r\n"):
         return {}
     spans = _property_spans(content)
     if "{" not in content and len(questions) == 1:
@@ -155,13 +156,6 @@ def _ends_in(words: bytes, value: bytes) -> bool:
     """Whether the bytes are a whole value and what follows it; a value without quotes ends at a sign."""
     after = words[len(value) : len(value) + 1]
     return words.startswith(value) and (value.endswith(b'"') or not (after.isalnum() or after == b"."))
-
-
-def _place_in(tokens: Sequence[AnswerToken], written: bytes) -> int | None:
-    """The byte of the tokens at which the answer begins; ``None`` if they do not spell it."""
-    spelt = b"".join(token.text for token in tokens)
-    place = spelt.rfind(written) if written else -1
-    return place if place >= 0 and not spelt[place + len(written) :].strip(b"` \t\r\n") else None
 
 
 def _probability(tokens: Sequence[AnswerToken], start: int, end: int) -> float:

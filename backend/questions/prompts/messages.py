@@ -8,6 +8,7 @@ JSON string or behind a prefix on every line, so it cannot imitate another part 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,28 +58,16 @@ def fence(texts: Mapping[str, str], digits: int = 12) -> str:
 
     Equal texts give equal strings, so the hash of a prompt is stable.
     """
-    marker = _marker(texts, digits)
-    return "\n".join(
-        f"BEGIN {marker} {_fenced_json(key)}\n{text}\nEND {marker}" for key, text in texts.items()
-    )
-
-
-def _marker(texts: Mapping[str, str], digits: int) -> str:
-    """Return hexadecimal digits that occur in no text and no key.
-
-    They are a hash of the texts, so nobody can put them into a text beforehand. If they occur by chance, the
-    next hash is tried.
-    """
-    content = _fenced_json(dict(texts))
-    attempt = 0
-    while True:  # until a hash is in no text: with 12 digits the first, but for one text in millions
+    keys, content = {key: _raw_json(key) for key in texts}, _raw_json(dict(texts))
+    # The marker is a hash of the texts, so nobody can put it into a text beforehand.
+    for attempt in itertools.count():  # with 12 digits the first hash, but for one text in millions
         marker = hashlib.sha256(f"{attempt} {content}".encode("utf-8", "surrogatepass")).hexdigest()[:digits]
         if not any(marker in part for pair in texts.items() for part in pair):
-            return marker
-        attempt += 1
+            break
+    return "\n".join(f"BEGIN {marker} {keys[key]}\n{text}\nEND {marker}" for key, text in texts.items())
 
 
-def _fenced_json(content: object) -> str:
+def _raw_json(content: object) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
-from backend.ledger.projects import Project, is_of_label_studio, short_name
+from backend.ledger.projects import is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
 from backend.server.status.formats import moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
@@ -176,16 +176,6 @@ class Found:
     connected: bool
     votable: bool
     unclear: Mapping[str, OpenLabels] = field(default_factory=dict)
-
-
-def is_connected(stored: Project, report: ProjectReport) -> bool:
-    """Whether Label Studio has ever called CaMVo about a project, by ``/setup`` or a webhook."""
-    by_label_studio = (stored.hostname, stored.title, stored.model_version, stored.extra_params)
-    if any(value is not None for value in by_label_studio) or "." not in stored.key:
-        return True  # label-studio-ml's own server names projects without a point, and passes less on
-    if not is_of_label_studio(stored.key):
-        return True
-    return bool(report.humans.annotations) or report.webhook_at is not None
 
 
 def project_alerts(project: ProjectReport, model_version: str, found: Found) -> tuple[Alert, ...]:

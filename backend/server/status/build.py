@@ -27,14 +27,7 @@ from backend.ledger.recounts import FurtherVotes
 from backend.ledger.reports import ProjectSums, RoundsRow
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import formats
-from backend.server.status.alarms import (
-    Found,
-    alarms_first,
-    anchoring_alerts,
-    is_connected,
-    project_alerts,
-    server_alerts,
-)
+from backend.server.status.alarms import Found, alarms_first, anchoring_alerts, project_alerts, server_alerts
 from backend.server.status.missing import missing_of
 from backend.server.status.question_reports import (
     QuestionSource,
@@ -332,11 +325,21 @@ def _project_report(
         },
         missing=missing,
         problems=(unfit, unreadable),
-        connected=is_connected(stored, report),
+        connected=_is_connected(stored, report),
         votable=config is None or bool(config.questions),
         unclear={} if config is None else open_labels(connection, key, config),
     )
     return replace(report, alerts=project_alerts(report, ours, found))
+
+
+def _is_connected(stored: Project, report: ProjectReport) -> bool:
+    """Whether Label Studio has ever called CaMVo about a project, by ``/setup`` or a webhook."""
+    by_label_studio = (stored.hostname, stored.title, stored.model_version, stored.extra_params)
+    if any(value is not None for value in by_label_studio) or "." not in stored.key:
+        return True  # label-studio-ml's own server names projects without a point, and passes less on
+    if not is_of_label_studio(stored.key):
+        return True
+    return bool(report.humans.annotations) or report.webhook_at is not None
 
 
 def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | None]:

@@ -11,7 +11,6 @@ import pytest
 from command_line import called
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import PLAIN, LabelFolder
-from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.commands.instructions.asking import opened as opened_source
@@ -65,8 +64,7 @@ def said(folder: LabelFolder) -> str:
 
 def book_of(folder: LabelFolder, **wanted: Any) -> tuple[Codebook, str]:
     options, chosen = CodebookOptions(folder.path / "codebook.md", **wanted), LabelOptions(**PLAIN)  # type: ignore[arg-type]
-    embedder: Any = HashedTexts()
-    with opened_source(folder.path / "in.csv", chosen, folder.environment, embedder, asking=False) as opened:
+    with opened_source(folder.path / "in.csv", chosen, folder.environment, asking=False) as opened:
         book = collect(*opened, options)
     write_codebook(book, options, folder.console)
     return book, options.out.read_text()
@@ -165,15 +163,13 @@ class Project:
         self.label()
 
     def label(self) -> None:
-        embedder: Any = HashedTexts()
         options, folder = LabelOptions(), self.folder
-        predict_in_process(self.api.client(), PROJECT, options, folder.environment, folder.console, embedder)
+        predict_in_process(self.api.client(), PROJECT, options, folder.environment, folder.console)
 
     def write(self, *, yes: bool = True) -> None:
-        embedder: Any = HashedTexts()
         client, options = self.api.client(), LabelOptions()
         source = client, PROJECT
-        with opened_source(source, options, self.folder.environment, embedder, asking=False) as opened:
+        with opened_source(source, options, self.folder.environment, asking=False) as opened:
             book = collect(*opened, CodebookOptions(self.folder.path / "codebook.md"))
         write_into_project(client, PROJECT, book, self.folder.console, yes=yes)
 

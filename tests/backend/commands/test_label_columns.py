@@ -12,7 +12,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from labelling import LabelFolder, always
-from scripted_litellm import HashedTexts
 
 from backend.commands.label.columns import COLUMNS, AddedColumn, added_kinds
 from backend.notebook import label
@@ -101,7 +100,6 @@ def test_each_column_of_a_data_frame_has_the_declared_type(
         labels=["Glad", "Sad"],
         text_column="text",
         config=folder.environment.config,
-        embedder=HashedTexts(),  # type: ignore[arg-type]
     )
     types = {name: str(labelled[name].dtype).replace("int64", "Int64") for name in labelled.columns[1:]}
     assert types == {name: IN_PANDAS[kind] for name, kind in KINDS.items()}

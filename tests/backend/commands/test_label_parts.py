@@ -13,7 +13,6 @@ import pytest
 from command_line import called
 from labelling import PLAIN, LabelFolder
 from object_store import ObjectStore
-from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
@@ -35,7 +34,7 @@ def moods(body: dict[str, Any]) -> Reply:
 
 
 def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
-    with PartLabeller(work, HashedTexts()) as labeller:  # type: ignore[arg-type]
+    with PartLabeller(work) as labeller:
         yield from map(labeller.label, parts)
 
 

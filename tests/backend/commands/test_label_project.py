@@ -11,7 +11,6 @@ import pytest
 from batch_provider import BatchServer
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import LabelFolder
-from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.commands.bulk import batch_run
@@ -38,7 +37,7 @@ def quote(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Quote:
 
 def needed(api: LabelStudioApi, folder: LabelFolder, options: dict[str, Any]) -> tuple[Any, ...]:
     """What a run and a quote of the project need."""
-    return api.client(), PROJECT, LabelOptions(**options), folder.environment, folder.console, HashedTexts()
+    return api.client(), PROJECT, LabelOptions(**options), folder.environment, folder.console
 
 
 def test_every_task_gets_a_prediction_in_label_studio_and_a_second_run_buys_nothing(tmp_path: Path) -> None:

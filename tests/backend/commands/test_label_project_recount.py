@@ -11,7 +11,6 @@ from doubtful_project import CHEAP, DEAR, MODELS, NUMBERS, script
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 from labelling import LabelFolder
 from pydantic import SecretStr
-from scripted_litellm import HashedTexts
 
 from backend.commands.label.project import predict_in_process
 from backend.commands.shared.options import LabelOptions
@@ -28,7 +27,6 @@ def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> None:
         LabelOptions(**options),  # type: ignore[arg-type]
         folder.environment.model_copy(update=key),
         folder.console,
-        HashedTexts(),  # type: ignore[arg-type]
     )
 
 

@@ -12,7 +12,6 @@ import pytest
 import typer
 from labelling import PLAIN, LabelFolder
 from rich.console import Console
-from scripted_litellm import HashedTexts
 
 from backend.commands.bulk import quoting as output
 from backend.commands.bulk.quoting import print_quote, quote_file
@@ -53,7 +52,6 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,
         folder.console,
-        HashedTexts(),  # type: ignore[arg-type]
         target=target,
     )
 
@@ -137,7 +135,6 @@ def test_questions_under_a_condition_are_quoted_as_if_it_held(
             LabelOptions(**asked),
             folder.environment,
             folder.console,
-            HashedTexts(),  # type: ignore[arg-type]
         )
         before = spent(folder)
         folder.label(**asked)

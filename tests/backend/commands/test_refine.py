@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from labelling import PLAIN, LabelFolder
-from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.commands.instructions.asking import opened as opened_source
@@ -99,8 +98,7 @@ def teach(folder: LabelFolder, texts: list[str]) -> None:
 def refined(folder: LabelFolder, by: str | None = None, **options: Any) -> Refinement:
     chosen = LabelOptions(**PLAIN, **options)  # type: ignore[arg-type]
     wanted = RefineOptions(by, 300, folder.path / "refine")
-    embedder: Any = HashedTexts()
-    with opened_source(folder.path / "in.csv", chosen, folder.environment, embedder) as opened:
+    with opened_source(folder.path / "in.csv", chosen, folder.environment) as opened:
         return refine_on(*opened, wanted, chosen, folder.console)
 
 

@@ -74,7 +74,7 @@ def folder(labelled: Path, tmp_path: Path) -> Iterator[LabelFolder]:
 
 
 def changed(folder: LabelFolder, **wanted: Any) -> str:
-    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+    with opened_project(folder.path / "in.csv", folder.environment) as opened:
         relabel(opened, LabelChanges(**wanted), folder.console, lambda question: True)
     return str(folder.console.file.getvalue())  # type: ignore[attr-defined]
 
@@ -621,7 +621,7 @@ def human_texts(folder: LabelFolder) -> set[str]:
 
 def test_a_change_that_is_only_planned_changes_nothing(folder: LabelFolder) -> None:
     said = []
-    with opened_project(folder.path / "in.csv", folder.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+    with opened_project(folder.path / "in.csv", folder.environment) as opened:
         relabel(
             opened,
             LabelChanges(merges=["Sad,Calm=Low"]),
@@ -708,7 +708,6 @@ def config_after(folder: LabelFolder, **wanted: Any) -> str:
         folder.path,
         folder.environment,
         name="other",
-        embedder=HashedTexts(),  # type: ignore[arg-type]
     ) as opened:
         relabel(opened, LabelChanges(**wanted), folder.console, lambda question: True)
     with folder.ledger.read() as connection:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from label_studio_api import KEY, PROJECT, LabelStudioApi
@@ -16,6 +17,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from whole_backend import Backend, prompt_of, says
 
+from backend import runtime
 from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.review import show_disputed
@@ -74,9 +76,10 @@ class Studio:
     def change(self, **wanted: Any) -> str:
         console = Console(file=io.StringIO(), width=200)
         embedder = self.backend.runtime.embedder
-        with opened_project(
-            PROJECT, self._environment(), client=self.api.client(), embedder=embedder
-        ) as opened:
+        with (
+            mock.patch.object(runtime, "Embedder", return_value=embedder),
+            opened_project(PROJECT, self._environment(), client=self.api.client()) as opened,
+        ):
             relabel(opened, LabelChanges(**wanted), console, lambda question: True)
         return str(console.file.getvalue())  # type: ignore[attr-defined]
 

@@ -11,7 +11,6 @@ import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import PLAIN, LabelFolder
 from rich.console import Console
-from scripted_litellm import HashedTexts
 
 from backend.annotation.inspection import InspectedTask
 from backend.commands.label.project import predict_in_process
@@ -38,7 +37,6 @@ def show(folder: LabelFolder, task: str, **options: Any) -> InspectedTask:
         task,
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,
-        HashedTexts(),  # type: ignore[arg-type]
     )
 
 
@@ -141,14 +139,13 @@ def test_a_blind_tasks_answers_are_withheld_until_somebody_has_labelled_it(tmp_p
 def test_a_task_of_label_studio_is_shown_by_its_number(tmp_path: Path) -> None:
     with LabelStudioApi() as api, LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad"})) as folder:
         number, _ = api.add_tasks(*TEXTS)
-        options = LabelOptions(), folder.environment, folder.console, HashedTexts()
+        options = LabelOptions(), folder.environment, folder.console
         predict_in_process(api.client(), PROJECT, *options, out=None)  # type: ignore[arg-type]
         found = inspect_project_task(
             api.client(),
             PROJECT,
             str(number),
             folder.environment,
-            HashedTexts(),  # type: ignore[arg-type]
         )
         assert [answer.sent for answer in found.answers] == ["this prompt"] * 2
         assert found.labels[0].label == "Glad"

@@ -11,7 +11,6 @@ import pytest
 from command_line import called
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import PLAIN, LabelFolder
-from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.commands.instructions.asking import opened as opened_source
@@ -45,8 +44,7 @@ def folder(tmp_path: Path) -> Iterator[LabelFolder]:
 def tried(folder: LabelFolder, new: str = "new.txt", sample: int = 10, **options: Any) -> Any:
     trial = TrialOptions(folder.path / new, None, sample, folder.path / "try.html")
     chosen = LabelOptions(**PLAIN, **options)  # type: ignore[arg-type]
-    embedder: Any = HashedTexts()
-    with opened_source(folder.path / "in.csv", chosen, folder.environment, embedder) as (jobs, tasks):
+    with opened_source(folder.path / "in.csv", chosen, folder.environment) as (jobs, tasks):
         return try_on(jobs, tasks, trial, chosen, folder.console)
 
 
@@ -154,8 +152,7 @@ def moods(body: dict[str, object]) -> Reply:
 
 def on_project(api: LabelStudioApi, folder: LabelFolder, trial: TrialOptions) -> Any:
     options = LabelOptions(yes=True)
-    embedder: Any = HashedTexts()
-    with opened_source((api.client(), PROJECT), options, folder.environment, embedder) as (jobs, tasks):
+    with opened_source((api.client(), PROJECT), options, folder.environment) as (jobs, tasks):
         return try_on(jobs, tasks, trial, options, folder.console)
 
 

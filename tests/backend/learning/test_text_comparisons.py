@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from labelling import LabelFolder
-from scripted_litellm import HashedTexts
 from whole_backend import prompt_of
 
 from backend.commands.relabel.label_changes import LabelChanges
@@ -104,7 +103,7 @@ def test_a_text_whose_labels_are_right_more_often_is_better(better: LabelFolder)
 def test_a_change_of_labels_leaves_the_comparison_of_texts_as_it_was(better: LabelFolder) -> None:
     judged(better, TEXTS)
     before = compared(better)
-    with opened_project(better.path / "in.csv", better.environment, embedder=HashedTexts()) as opened:  # type: ignore[arg-type]
+    with opened_project(better.path / "in.csv", better.environment) as opened:
         relabel(opened, LabelChanges(renames=["Sad=Low"]), better.console, lambda question: True)
     assert compared(better) == before
 

@@ -129,7 +129,7 @@ def test_without_an_address_nothing_is_recorded() -> None:
     with tracing.task("1.1", 5) as span, tracing.request([("traceparent", "nonsense")]):
         span.note(COST=1.0)
         assert not tracing.is_on()
-        assert tracing.task("1.1", 6) is tracing.chat("red")  # one object that does nothing
+        assert tracing.task("1.1", 6) is tracing.span("red")  # one object that does nothing
 
 
 def test_without_the_extra_a_warning_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from camvo.policies.camvo import CaMVo
-from camvo.policies.ensemble import Majority
+from camvo.policies.ensemble import Majority, has_student
 from camvo.policies.joint import Joint
-from camvo.policies.named import has_student
 
 
 @pytest.mark.parametrize(

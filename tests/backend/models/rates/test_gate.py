@@ -149,12 +149,12 @@ async def serve_slowly(concurrency: Concurrency, *, at_once: int, seconds: float
             await asyncio.sleep(seconds)
         durations.append(loop.time() - began)
         concurrency.answered(durations[-1])
-        concurrency.ended()
+        concurrency.under_way -= 1
 
     tasks = []
     while len(tasks) < calls:
         if concurrency.free:
-            concurrency.started()
+            concurrency.under_way += 1
             tasks.append(asyncio.create_task(call()))
         else:
             await asyncio.sleep(0.05)
@@ -176,7 +176,7 @@ def test_no_call_to_a_new_server_that_answers_one_in_four_seconds_times_out() ->
 def test_the_first_quick_answer_of_a_new_server_frees_the_others() -> None:
     careful = Concurrency(30.0, None, careful=True)
     assert careful.limit < START
-    careful.started()
+    careful.under_way += 1
     careful.answered(0.3)
     assert careful.limit == START
 
@@ -196,10 +196,10 @@ def test_a_model_that_always_takes_long_is_asked_more_and_more_at_once() -> None
 def test_a_generation_of_timeouts_halves_the_number_once() -> None:
     concurrency = Concurrency(30.0, None)
     for _ in range(START):
-        concurrency.started()
+        concurrency.under_way += 1
     for _ in range(START):
         concurrency.timed_out()
-        concurrency.ended()
+        concurrency.under_way -= 1
     assert concurrency.limit == START / 2
 
 

@@ -523,7 +523,7 @@ def label_found(
     at = int(np.searchsorted(has, has[at]))  # equal scores are found together
     low, high = target, 1.0
     for _ in range(_SHARE_RIGHT_BISECTIONS // 5):  # a call finds which of 32 parts, as five bisections do
-        parts = low + (high - low) * np.arange(1, 32) / 32.0
+        parts = np.linspace(low, high, 33, dtype=np.float64)[1:-1]
         holding = int((_log_wealth(missed[[at]], found[[at]], parts) >= required).sum())
         low, high = parts[holding - 1] if holding else low, parts[holding] if holding < 31 else high
     return LabelFound(float(has[at]), float(low), int(missed[at] + found[at]), int(found[at]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 import time
 
@@ -22,12 +23,15 @@ def lease_calls(rates: LedgerRates, report: RateReport) -> int:
 
 
 def lease_for(start: Start, url: str, seconds: float, leased: multiprocessing.Queue[int]) -> None:
-    """Lease as many calls as possible for some seconds, then die without a word."""
+    """Lease calls until none is left, and for some seconds after that, then die without a word."""
     ledger = Ledger(url)
     writer = Writer(ledger)
     rates = LedgerRates(writer)
     start()
-    until, count = time.monotonic() + seconds, 0
+    until, count = math.inf, 0
     while time.monotonic() < until:
-        count += lease_calls(rates, RateReport("", wanted=7))
+        leased_now = lease_calls(rates, RateReport("", wanted=7))
+        count += leased_now
+        if not leased_now:
+            until = min(until, time.monotonic() + seconds)
     leased.put(count)

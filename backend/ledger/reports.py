@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    true,
     tuple_,
     update,
 )
@@ -184,6 +185,7 @@ class RoundsRow:
         epoch: the question's epoch.
         audit: whether the predictions were held back for blind labelling.
         rounds: number of rounds.
+        once: the part of them that does not count under other labels.
         checked: number of rounds with a human label.
         confirmed: sum of their voted labels' agreement with the human label.
         cost_usd: cost of the rounds, in $.
@@ -199,6 +201,7 @@ class RoundsRow:
     epoch: str
     audit: bool
     rounds: int
+    once: int
     checked: int
     confirmed: float
     cost_usd: float
@@ -444,14 +447,14 @@ class ProjectSums:
                 func.count(_votes.confirmed).label("checked"),
                 func.coalesce(func.sum(_votes.confirmed), 0.0).label("confirmed"),
             )
-            .where(_votes.project == self.project, *self._once(_votes.round_id))
+            .where(_votes.project == self.project, self._once(_votes.round_id))
             .group_by(_votes.model, _votes.audit)
             .order_by(_votes.model, _votes.audit)
         )
         return [VotesRow(**row._mapping) for row in self.connection.execute(query)]
 
-    def _once(self, number: ColumnElement[int]) -> Iterator[ColumnElement[bool]]:
-        """The condition that leaves out rounds which count under other labels; none if nobody relabelled.
+    def _once(self, number: ColumnElement[int]) -> ColumnElement[bool]:
+        """The condition that leaves out rounds which count under other labels.
 
         Of a round and the one made of it that of the present labels counts, else the later one.
         """
@@ -460,16 +463,14 @@ class ProjectSums:
             other.project == self.project, other.carried_from.is_not(None)
         )
         if self.connection.execute(carried.limit(1)).first() is None:
-            return
+            return true()
         epochs = tuple(ProjectRounds(self.connection, self.project).latest_epochs().items())
-        current = select(other.id).where(
-            other.project == self.project, tuple_(other.control, other.epoch).in_(epochs)
-        )
+        is_current = tuple_(other.control, other.epoch).in_(epochs)
+        current = select(other.id).where(other.project == self.project, is_current)
         older, undone = one.id.in_(carried), one.carried_from.in_(current)
         not_current = tuple_(one.control, one.epoch).not_in(epochs)
-        yield number.not_in(
-            select(one.id).where(one.project == self.project, not_current, or_(older, undone))
-        )
+        passed = select(one.id).where(one.project == self.project, not_current, or_(older, undone))
+        return number.not_in(passed)
 
     def example_trials(self) -> dict[str, ExampleTrial]:
         """Return model → how right its votes were with examples and where examples were left out at random.
@@ -486,7 +487,7 @@ class ProjectSums:
                 func.sum(case((with_examples, 0.0), else_=_votes.confirmed)).label("right_without"),
                 func.sum(case((with_examples, 0), else_=1)).label("votes_without"),
             )
-            .where(_votes.project == self.project, ~_votes.audit, *self._once(_votes.round_id))
+            .where(_votes.project == self.project, ~_votes.audit, self._once(_votes.round_id))
             .where(_votes.examples >= 0, _votes.confirmed.is_not(None))
             .group_by(_votes.model)
         )
@@ -563,6 +564,7 @@ class ProjectSums:
                 _rounds.epoch,
                 _rounds.audit,
                 func.count().label("rounds"),
+                func.sum(case((self._once(_rounds.id), 1), else_=0)).label("once"),
                 func.count(_rounds.confirmed).label("checked"),
                 func.coalesce(func.sum(_rounds.confirmed), 0.0).label("confirmed"),
                 func.sum(_rounds.cost_usd).label("cost_usd"),
@@ -590,7 +592,7 @@ class ProjectSums:
                 func.sum(_rounds.score).label("score"),
                 func.sum(_rounds.confirmed).label("confirmed"),
             )
-            .where(_rounds.project == self.project, _rounds.confirmed.is_not(None), *self._once(_rounds.id))
+            .where(_rounds.project == self.project, _rounds.confirmed.is_not(None), self._once(_rounds.id))
             .group_by(_rounds.audit, number)
             .order_by(_rounds.audit, number)
         )

@@ -280,7 +280,7 @@ def _project_report(
         id=short_name(key),
         alerts=(),
         model_version=ModelVersion(shown, None if shown is None else shown == ours),
-        rounds=sum(row.rounds for row in rounds),
+        rounds=sum(row.once for row in rounds),
         tasks_under_way=None if live is None else live.tasks_under_way.get(key, 0),
         calls_under_way=sum(row.calls for row in calls if row.under_way),
         webhook_at=None if live is None else live.webhook_at.get(key),

@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
+    Select,
     and_,
     bindparam,
     case,
@@ -22,7 +24,6 @@ from sqlalchemy import (
     or_,
     select,
     true,
-    tuple_,
     update,
 )
 
@@ -409,7 +410,7 @@ class QuestionSums(QuestionRounds):
         return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProjectSums:
     """A project's sums, in a read transaction."""
 
@@ -454,23 +455,12 @@ class ProjectSums:
         return [VotesRow(**row._mapping) for row in self.connection.execute(query)]
 
     def _once(self, number: ColumnElement[int]) -> ColumnElement[bool]:
-        """The condition that leaves out rounds which count under other labels.
+        """The condition that leaves out rounds which count under other labels."""
+        return true() if self._passed is None else number.not_in(self._passed)
 
-        Of a round and the one made of it that of the present labels counts, else the later one.
-        """
-        one, other = tables.rounds.alias().c, tables.rounds.alias().c
-        carried = select(other.carried_from).where(
-            other.project == self.project, other.carried_from.is_not(None)
-        )
-        if self.connection.execute(carried.limit(1)).first() is None:
-            return true()
-        epochs = tuple(ProjectRounds(self.connection, self.project).latest_epochs().items())
-        is_current = tuple_(other.control, other.epoch).in_(epochs)
-        current = select(other.id).where(other.project == self.project, is_current)
-        older, undone = one.id.in_(carried), one.carried_from.in_(current)
-        not_current = tuple_(one.control, one.epoch).not_in(epochs)
-        passed = select(one.id).where(one.project == self.project, not_current, or_(older, undone))
-        return number.not_in(passed)
+    @cached_property
+    def _passed(self) -> Select[tuple[int]] | None:
+        return ProjectRounds(self.connection, self.project).counted_elsewhere()
 
     def example_trials(self) -> dict[str, ExampleTrial]:
         """Return model → how right its votes were with examples and where examples were left out at random.

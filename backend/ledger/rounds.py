@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Row,
+    Select,
     and_,
     bindparam,
     delete,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    tuple_,
     update,
 )
 from sqlalchemy.sql.dml import ReturningInsert
@@ -505,6 +507,22 @@ class ProjectRounds:
             select(func.min(at), func.max(at)).where(_table.c.project == self.project)
         ).one()
         return first, last
+
+    def counted_elsewhere(self) -> Select[tuple[int]] | None:
+        """The ids of the rounds that count under other labels; ``None`` if nobody has changed labels.
+
+        Of a round and the one made of it that of the present labels counts, else the later one.
+        """
+        one, other = _table.alias().c, _table.alias().c
+        of_project, made = other.project == self.project, other.carried_from.is_not(None)
+        carried = select(other.carried_from).where(of_project, made)
+        if self.connection.execute(carried.limit(1)).first() is None:
+            return None
+        epochs = tuple(self.latest_epochs().items())
+        current = select(other.id).where(of_project, tuple_(other.control, other.epoch).in_(epochs))
+        older, undone = one.id.in_(carried), one.carried_from.in_(current)
+        not_current = tuple_(one.control, one.epoch).not_in(epochs)
+        return select(one.id).where(one.project == self.project, not_current, or_(older, undone))
 
     def latest_epochs(self) -> dict[str, str]:
         """Return control → its epoch: that of its label scheme, or of its latest round if that has none."""

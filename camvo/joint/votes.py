@@ -52,9 +52,9 @@ class VoteRows:
     ) -> VoteRows:
         """Tabulate vote patterns (pattern → its number of rounds) of K arms on M labels.
 
-        A round without one of the models in its pool is one of the others. With two labels
-        a round counts only if its pattern names them; so it does with ordered labels, whose numbers are their
-        positions in ``labels``.
+        A round without one of the models in its pool counts as partial. With two labels a round counts only
+        if its pattern names them; so it does with ordered labels, whose numbers are their positions in
+        ``labels``.
         """
         table: dict[tuple[int, ...], list[float]] = {}
         asks_each = asking_each(arms)

@@ -197,7 +197,7 @@ class Annotator:
                 plan = plan.with_contexts(
                     {question.name: context for question, context in zip(questions, embedded, strict=True)}
                 )
-            task = FinishedTask(
+            task = _FinishedTask(
                 job=job,
                 questions=questions,
                 prompt=prompt,
@@ -211,7 +211,7 @@ class Annotator:
                 now=self._access.clock(),
                 blind=known.blind,
             )
-            stored, new = await self._access.writer.persist(GroupedWrite(record_rounds, task))
+            stored, new = await self._access.writer.persist(GroupedWrite(_record_rounds, task))
             _count_rounds(new)
             asking.ended()
             known.rounds.update({round_.key: round_ for round_ in [*stored, *new]})
@@ -351,7 +351,7 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FinishedTask:
+class _FinishedTask:
     """A task that models have voted on: the votes, and how they were decided.
 
     Attributes:
@@ -446,8 +446,8 @@ class _Bill:
         )
 
 
-def record_rounds(
-    connection: Connection, finished: Sequence[FinishedTask]
+def _record_rounds(
+    connection: Connection, finished: Sequence[_FinishedTask]
 ) -> list[tuple[list[Round], list[Round]]]:
     """Store the rounds of the decided questions of different tasks, and what they teach.
 
@@ -486,7 +486,7 @@ def _chosen(connection: Connection, keys: Sequence[RoundKey]) -> set[RoundKey]:
 
 def _new_rounds(
     connection: Connection,
-    finished: FinishedTask,
+    finished: _FinishedTask,
     stored: Set[RoundKey],
     people: Sequence[Annotation],
     chosen: Set[RoundKey],
@@ -544,7 +544,7 @@ def _forget_failure(connection: Connection, job: Job) -> None:
 
 def _finished_round(
     connection: Connection,
-    finished: FinishedTask,
+    finished: _FinishedTask,
     bill: _Bill,
     question: JobQuestion,
     people: Sequence[Annotation],

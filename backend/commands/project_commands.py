@@ -52,7 +52,7 @@ def connect(  # noqa: PLR0917 - a command's options
 
     environment = environment_with(config)
     loaded = settings.load(environment.config)
-    overrides = parse_extra_params(extra_params or [])
+    overrides = _parse_extra_params(extra_params or [])
     own_settings = loaded.for_project(overrides)
     _require_webhook_secret(environment)
     url = addresses.backend_url(backend_url, environment)
@@ -115,7 +115,7 @@ def disconnect(
         console.print("the project was not connected to CaMVo")
 
 
-def parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
+def _parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
     """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win."""
     overrides: dict[str, Any] = {}
     for text in options:

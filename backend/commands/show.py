@@ -47,19 +47,19 @@ def show_task(
     if isinstance(source, int):
         client = backend_client.label_studio_client(label_studio, environment)
         found, name = (
-            inspect_project_task(client, source, task, environment),
+            _inspect_project_task(client, source, task, environment),
             f"task {task} of project {source}",
         )
     else:
-        found = inspect_file_task(source, task, options, environment)
+        found = _inspect_file_task(source, task, options, environment)
         name = f"{source.name}, task {task}"
     if as_json:
         print(json.dumps(asdict(found), indent=2, ensure_ascii=False))  # noqa: T201 - the output
     else:
-        print_task(Console(), found, name)
+        _print_task(Console(), found, name)
 
 
-def inspect_project_task(client: Client, number: int, task: str, environment: Environment) -> InspectedTask:
+def _inspect_project_task(client: Client, number: int, task: str, environment: Environment) -> InspectedTask:
     """Inspect a task of a project of Label Studio."""
     payload = client.project(number)
     raw = client.tasks(number, [int(task)]) if task.isdecimal() else []
@@ -75,7 +75,7 @@ def inspect_project_task(client: Client, number: int, task: str, environment: En
     return _inspect(payloads.project_key(payload), *parsed, config, environment)
 
 
-def inspect_file_task(
+def _inspect_file_task(
     path: Path, task: str, options: LabelOptions, environment: Environment
 ) -> InspectedTask:
     """Inspect a row of a file, by its id or its place."""
@@ -123,7 +123,7 @@ def _inspect(
             return asyncio.run(process.inspector.inspect(project, task, job))
 
 
-def print_task(console: Console, found: InspectedTask, name: str) -> None:
+def _print_task(console: Console, found: InspectedTask, name: str) -> None:
     """Print a task that was inspected."""
     console.rule(f"[bold]{escape(name)}")
     for label in found.labels:

@@ -108,7 +108,7 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
     return answers
 
 
-def store_each(
+def _store_each(
     connection: Connection, bought: Sequence[tuple[StoredAnswer, tuple[str, int]]], now: float
 ) -> None:
     """Store answers, each linked to the project and the number of its task; stored ones are kept."""
@@ -404,7 +404,7 @@ def store_answers(connection: Connection, bought: Sequence[BoughtAnswer], *, now
         if user is not None:
             used.append((each, user))
     stored = [(each.stored(), user) for each, user in used if each.content is not None]
-    store_each(connection, stored, now)
+    _store_each(connection, stored, now)
     return {each.key for each, _ in used}
 
 

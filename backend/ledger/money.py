@@ -620,7 +620,7 @@ def spent_on_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
 
 
 @dataclass(frozen=True, slots=True)
-class ModelUsage:
+class _ModelUsage:
     """The answered calls to one model.
 
     Attributes:
@@ -642,7 +642,7 @@ class ModelUsage:
 
 def usage_by_model(
     connection: Connection, most_output: Mapping[str, int], *, max_factor: int
-) -> dict[str, ModelUsage]:
+) -> dict[str, _ModelUsage]:
     """Return the usage of those models that ever answered, over all projects, by the model's name.
 
     Each call counts with at most what it could take, so that no absurd number raises the expected prices.
@@ -671,7 +671,7 @@ def usage_by_model(
         .order_by(_calls.c.model)
     )
     return {
-        row.model: ModelUsage(
+        row.model: _ModelUsage(
             calls=row.calls,
             tasks=int(row.tasks),
             cached_tokens=int(row.cached_tokens),

@@ -24,7 +24,7 @@ _FORGET_FAILURES = delete(_failures).where(*_FAILURES_OF)
 
 
 @dataclass(frozen=True, slots=True)
-class FailedTask:
+class _FailedTask:
     """One task without a prediction.
 
     Attributes:
@@ -92,7 +92,7 @@ class FailedTasks:
 
 def list_failures(
     connection: Connection, projects: Collection[str], first: int, last: int | None, *, limit: int
-) -> list[FailedTask]:
+) -> list[_FailedTask]:
     """Return the failed tasks whose numbers are in a range, in their order."""
     query = (
         select(_failures.c.task, _failures.c.code, _failures.c.failed_at)
@@ -102,7 +102,7 @@ def list_failures(
     )
     if last is not None:
         query = query.where(_failures.c.task <= last)
-    return [FailedTask(**row._mapping) for row in connection.execute(query)]
+    return [_FailedTask(**row._mapping) for row in connection.execute(query)]
 
 
 _FIND_DELETED = select(_deleted.c.task).where(

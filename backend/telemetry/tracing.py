@@ -127,7 +127,7 @@ def configure(endpoint: str | None, *, content: bool = False) -> None:
     _tracing.tracer = provider.get_tracer("camvo")
 
 
-def is_on() -> bool:
+def _is_on() -> bool:
     """Whether spans are recorded."""
     return _tracing.tracer is not None
 

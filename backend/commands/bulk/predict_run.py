@@ -62,7 +62,7 @@ class RecountTally:
 
 
 @dataclass(frozen=True, slots=True)
-class RecountRun:
+class _RecountRun:
     """One recount of one project. It keeps no state: an interrupted run can be repeated."""
 
     client: Client
@@ -130,10 +130,10 @@ class AskMoreTally:
 
 
 @dataclass(frozen=True, slots=True)
-class AskMoreRun:
+class _AskMoreRun:
     """One run over one project. The server keeps what was bought, so an interrupted run can be repeated."""
 
-    counting: RecountRun
+    counting: _RecountRun
     usd: float
     tally: AskMoreTally = field(default_factory=AskMoreTally)
 
@@ -194,7 +194,7 @@ class CompletingTally:
 class _CompletingRun:
     """Asks for the missing votes of one project. The server keeps what was bought."""
 
-    counting: RecountRun
+    counting: _RecountRun
     purse: Purse
     tally: CompletingTally = field(default_factory=CompletingTally)
 
@@ -237,7 +237,7 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
 
 
-def run_on_terminal(
+def _run_on_terminal(
     console: Console,
     run: PredictionRun,
     tasks: int,
@@ -294,7 +294,7 @@ def _agree_to_quote(
 ) -> None:
     """Show the run's quote, and ask whether to continue; its money is then booked on the job's account."""
     aim = agree(
-        partial(quote_of_run, backend, run, tasks, console),
+        partial(_quote_of_run, backend, run, tasks, console),
         partial(_run_pilot, backend, run, tasks, options, console),
         options,
         console,
@@ -310,7 +310,7 @@ def _run_pilot(
     backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True, "no_wait": options.no_wait}
     pilot = replace(run, only=sample, refresh=False, tally=Tally())
     console.print(f"pilot: every model is asked about {len(sample):,} random tasks", highlight=False)
-    if run_on_terminal(console, pilot, len(sample)) == INTERRUPTED:
+    if _run_on_terminal(console, pilot, len(sample)) == INTERRUPTED:
         raise KeyboardInterrupt
 
 
@@ -326,7 +326,7 @@ def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list
         return sorted(nsmallest(size, numbers(), lambda number: RandomSample.draw_of(run.key, number)))
 
 
-def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
+def _quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
     """The server's quote of a run; nothing is asked."""
     counted: Counter[str] = Counter()
     example: list[_Task] = []
@@ -377,7 +377,7 @@ def predict_project(
         version = backend.model_version()
         key, label_config = payloads.project_key(payload), payload["label_config"]
         backend.instructions = payloads.project_instructions(payload)
-        counting = RecountRun(client, backend, project, key, label_config, at_once)
+        counting = _RecountRun(client, backend, project, key, label_config, at_once)
         run = PredictionRun(
             client=client,
             predictor=backend,
@@ -407,7 +407,7 @@ def predict_project(
                 _complete(console, counting, options.purse)
             return backend.missing(key, began)
 
-        code = run_on_terminal(console, run, tasks, missing=missing)
+        code = _run_on_terminal(console, run, tasks, missing=missing)
         if code != INTERRUPTED and (refresh or options.retry_failed):
             _deliver(console, counting, changes_only=True)
         if code != INTERRUPTED:
@@ -417,7 +417,7 @@ def predict_project(
         backend.close()
 
 
-def _count_again(console: Console, counting: RecountRun, ask_more: float | None) -> None:
+def _count_again(console: Console, counting: _RecountRun, ask_more: float | None) -> None:
     """Have kept votes counted again, after further votes where they are worth most if they may cost money."""
     if ask_more is not None:
         _complete(console, counting, Purse("further", ask_more))
@@ -425,13 +425,13 @@ def _count_again(console: Console, counting: RecountRun, ask_more: float | None)
         counting.count()
         if ask_more is None:
             return
-        run = AskMoreRun(counting, ask_more)
+        run = _AskMoreRun(counting, ask_more)
         run(status.update)
         counting.count()
         say(console, run.tally.summary(ask_more))
 
 
-def _complete(console: Console, counting: RecountRun, purse: Purse) -> None:
+def _complete(console: Console, counting: _RecountRun, purse: Purse) -> None:
     """Have the votes asked for that are missing, and say what came of it."""
     run = _CompletingRun(counting, purse)
     if not (tasks := run.tasks()):
@@ -441,7 +441,7 @@ def _complete(console: Console, counting: RecountRun, purse: Purse) -> None:
     say(console, run.tally.summary(len(tasks)))
 
 
-def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:
+def _deliver(console: Console, counting: _RecountRun, *, changes_only: bool = False) -> None:
     with progress_bar(console, "replacing predictions", counting.pending(), transient=True) as advance:
         counting.deliver(advance)
     summary = counting.tally.summary()

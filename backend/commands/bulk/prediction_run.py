@@ -128,7 +128,7 @@ _EVERY = 1.0
 
 
 class _Watched(Protocol):
-    """The part of the server's interface that :func:`watching` needs."""
+    """The part of the server's interface that :func:`_watching` needs."""
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -137,7 +137,7 @@ class _Watched(Protocol):
 
 
 @contextmanager
-def watching(
+def _watching(
     server: _Watched,
     project_key: str,
     tasks: range,
@@ -329,7 +329,7 @@ class PredictionRun:
         fruitless = 0
         remaining = list(tasks)
         numbers = [task["id"] for task in tasks]
-        with watching(self.predictor, self.key, range(min(numbers), max(numbers) + 1), shown):
+        with _watching(self.predictor, self.key, range(min(numbers), max(numbers) + 1), shown):
             while remaining:
                 results = self._ask(remaining, tally)
                 answers |= {

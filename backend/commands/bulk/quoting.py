@@ -47,7 +47,7 @@ _NOTHING = ("", "1")
 """Cells that carry no information if the whole column consists of them."""
 
 
-def print_quote(console: Console, quote: Quote) -> None:
+def _print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
     for line in _lines(quote):
         say(console, line, markup=False)
@@ -322,7 +322,7 @@ def _quote_after_pilot(
     quote = _quote_of(jobs, tasks, console, target)
     if not options.pilot or not quote.to_come:
         return quote
-    print_quote(console, quote)
+    _print_quote(console, quote)
     _agree_to_pilot(quote, options, console)
     _run_pilot(jobs, tasks, options, console)
     return _quote_of(jobs, tasks, console, target)
@@ -347,12 +347,12 @@ def agree(
     Returns what the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
     """
     quote = make()
-    print_quote(console, quote)
+    _print_quote(console, quote)
     if run_pilot is not None and options.pilot and quote.to_come:
         _agree_to_pilot(quote, options, console)
         run_pilot()
         quote = make()
-        print_quote(console, quote)
+        _print_quote(console, quote)
     agree_to(quote.bill.high, options, console)
     return _aim_of(quote, options)
 
@@ -397,16 +397,16 @@ def print_quote_of(
     with interruptible():
         if isinstance(source, int):
             client = backend_client.label_studio_client(label_studio, environment)
-            quote = quote_project(client, source, options, environment, console, target=target)
+            quote = _quote_project(client, source, options, environment, console, target=target)
         else:
-            quote = quote_file(source, options, environment, console, target=target)
+            quote = _quote_file(source, options, environment, console, target=target)
     if as_json:
         print(json.dumps(quote.to_json(), indent=2))  # noqa: T201 - the output
     else:
-        print_quote(console, quote)
+        _print_quote(console, quote)
 
 
-def quote_file(
+def _quote_file(
     path: Path,
     options: LabelOptions,
     environment: Environment,
@@ -425,7 +425,7 @@ def quote_file(
         return _quote_after_pilot(jobs, index, options, console, target)
 
 
-def quote_project(
+def _quote_project(
     client: Client,
     number: int,
     options: LabelOptions,

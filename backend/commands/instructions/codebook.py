@@ -256,9 +256,9 @@ def run_codebook(
         progress_bar(console, "reading", tasks.tasks, transient=True) as advance,
     ):
         book = collect(jobs, tasks, wanted, advance)
-    write_codebook(book, wanted, console)
+    _write_codebook(book, wanted, console)
     if wanted.into_project and not isinstance(found, Path):
-        write_into_project(*found, book, console, yes=wanted.yes)
+        _write_into_project(*found, book, console, yes=wanted.yes)
 
 
 def collect(
@@ -382,7 +382,7 @@ def _quotable(texts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -> None:
+def _write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -> None:
     """Write a codebook as Markdown, and say what is missing in it."""
     with whole_file(wanted.out) as file:
         file.write(_render("codebook.md", book).encode())
@@ -404,7 +404,7 @@ def write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) ->
             )
 
 
-def write_into_project(client: Client, number: int, book: Codebook, console: Console, *, yes: bool) -> None:
+def _write_into_project(client: Client, number: int, book: Codebook, console: Console, *, yes: bool) -> None:
     """Write a codebook below the project's instructions in Label Studio, for annotators alone.
 
     It replaces what stands below :data:`FOR_PEOPLE_ONLY` there. What models read stays as it is, so no epoch

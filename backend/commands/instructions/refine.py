@@ -116,7 +116,7 @@ class _JudgedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Refinement:
+class _Refinement:
     """What came out.
 
     Attributes:
@@ -153,16 +153,16 @@ def run_refine(
 ) -> None:
     """Refine the instructions of a file or of a project of Label Studio, and print what was found."""
     with opened_on_terminal(source, options, config, label_studio, as_json=as_json) as (jobs, tasks, console):
-        found = refine_on(jobs, tasks, wanted, options, console)
+        found = _refine_on(jobs, tasks, wanted, options, console)
     if as_json:
         print(json.dumps(asdict(found), indent=2))  # noqa: T201 - the output
         return
     _print_refinement(console, found, source, config)
 
 
-def refine_on(
+def _refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
-) -> Refinement:
+) -> _Refinement:
     """Let a model propose changes, and judge them on tasks that it was not shown."""
     by = wanted.by or _most_expensive(jobs)
     writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
@@ -179,7 +179,7 @@ def refine_on(
     race = _Judging(before, [with_text(before, each.text) for each in changes], annotated)
     race.run(judges, console)
     wanted.out.mkdir(parents=True, exist_ok=True)
-    return Refinement(
+    return _Refinement(
         project=short_name(jobs.project),
         in_project=is_in_project(jobs),
         by=by,
@@ -440,7 +440,7 @@ _VERDICTS: Final[Mapping[str, str]] = {
 }
 
 
-def _print_refinement(console: Console, found: Refinement, source: Path | int, config: Path | None) -> None:
+def _print_refinement(console: Console, found: _Refinement, source: Path | int, config: Path | None) -> None:
     """Print the changes with their verdicts, and how to adopt one."""
     lines = [
         f"{found.by} was shown {formats.of(found.cases, 'case')} and proposes"

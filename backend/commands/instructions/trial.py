@@ -290,14 +290,14 @@ def run_trial(
 ) -> None:
     """Try a text on a file or on a project of Label Studio, and print what changes."""
     with opened_on_terminal(source, options, config, label_studio, as_json=as_json) as (jobs, tasks, console):
-        found = try_on(jobs, tasks, trial, options, console)
+        found = _try_on(jobs, tasks, trial, options, console)
     if as_json:
         print(json.dumps(found.to_json(), indent=2))  # noqa: T201 - the output
     else:
         _print_comparison(console, found)
 
 
-def try_on(
+def _try_on(
     jobs: DatasetJobs, tasks: IndexedTasks, trial: TrialOptions, options: LabelOptions, console: Console
 ) -> _Comparison:
     """Ask every model about a sample of the tasks with both texts, and compare the labels."""

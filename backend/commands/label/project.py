@@ -180,12 +180,12 @@ def label_project(
     client = backend_client.label_studio_client(label_studio, environment)
     console = Console()
     with interruptible():
-        tally = predict_in_process(client, number, options, environment, console, out=out)
+        tally = _predict_in_process(client, number, options, environment, console, out=out)
     print_ending(console, tally.ending)
     return tally.ending
 
 
-def predict_in_process(
+def _predict_in_process(
     client: Client,
     number: int,
     options: LabelOptions,

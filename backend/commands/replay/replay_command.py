@@ -118,7 +118,7 @@ class SharedOptions:
         )
 
 
-def policy_options(
+def _policy_options(
     classes: Iterable[type[Any]], taken: Collection[str] = (), defaults: Mapping[str, str] | None = None
 ) -> dict[str, inspect.Parameter]:
     """Make an option of each parameter of the policies."""
@@ -164,7 +164,7 @@ def with_policies(**defaults: str) -> Callable[[Callable[..., None]], Callable[.
             if is_dataclass(each.annotation)
         ]
         taken = {*own, *(option.name for group in groups for option in group.options)}
-        options = policy_options(CLASSES, taken, defaults)
+        options = _policy_options(CLASSES, taken, defaults)
         names = {option.name: name for name, option in options.items()}
 
         def by_parameter(values: Mapping[str, Any]) -> PolicyParameters:

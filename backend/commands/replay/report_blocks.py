@@ -285,12 +285,12 @@ def _target_lines(axes: Axes, data: ReportData) -> None:
     figure.draw_without_rendering()
     boxes = [name.get_window_extent() for name in names]
     heights = np.array([(box.y0 + box.y1) / 2 for box in boxes])
-    moved = spread(heights, max(box.height for box in boxes) * 1.05)
+    moved = _spread(heights, max(box.height for box in boxes) * 1.05)
     for name, shift in zip(names, (moved - heights) * 72 / figure.dpi, strict=True):
         name.set_position((4, float(shift)))
 
 
-def spread(positions: Array, gap: float) -> Array:
+def _spread(positions: Array, gap: float) -> Array:
     """Return the ascending positions nearest to ``positions`` with at least ``gap`` between neighbours."""
     steps = gap * np.arange(len(positions))
     apart: Array = isotonic_regression(positions - steps).x + steps

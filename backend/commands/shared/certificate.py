@@ -230,7 +230,7 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
         report = project_report(connection, settings, project)
     if report is None or not report.rounds:
         return
-    for line in outcome_lines(report):
+    for line in _outcome_lines(report):
         say(console, escape(line))
     for table in share_tables(report):
         console.print(table)
@@ -242,7 +242,7 @@ def project_report(connection: Connection, settings: Settings, project: str) -> 
     return next((found for found in report.projects if found.key == project), None)
 
 
-def outcome_lines(project: ProjectReport) -> Iterator[str]:
+def _outcome_lines(project: ProjectReport) -> Iterator[str]:
     """The money spent, compared with asking everyone, and which labels are certified."""
     cost = project.cost
     saved = f": {project.saving}" if project.saving else ""

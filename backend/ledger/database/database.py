@@ -285,7 +285,7 @@ def _reader(engine: Engine) -> Engine:
     )
 
 
-def unbounded(engine: Engine) -> Engine:
+def _unbounded(engine: Engine) -> Engine:
     """Return the engine for migrations: write transactions whose statements may take any time."""
     return engine.execution_options(**{_MODE: "write", _UNBOUNDED: True})
 
@@ -423,7 +423,7 @@ class Ledger:
         if self._engine.dialect.name == "sqlite":
             _SqliteFile(self._url).create()
             self._switch_to_wal()
-        with self._transaction(unbounded(self._engine)) as connection:
+        with self._transaction(_unbounded(self._engine)) as connection:
             if _revision(connection) != _head():
                 self._upgrade(connection)
 

@@ -15,8 +15,8 @@ from whole_backend import prompt_of
 
 from backend.commands.bulk import batch_run
 from backend.commands.bulk.prediction_run import Tally
-from backend.commands.bulk.quoting import quote_project
-from backend.commands.label.project import predict_in_process
+from backend.commands.bulk.quoting import _quote_project
+from backend.commands.label.project import _predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, projects
 from backend.quotes.quote import Quote
@@ -28,11 +28,11 @@ def glad_unless_broken(body: dict[str, object]) -> Reply:
 
 
 def run(api: LabelStudioApi, folder: LabelFolder, out: Path | None = None, **options: object) -> Tally:
-    return predict_in_process(*needed(api, folder, options), out=out)
+    return _predict_in_process(*needed(api, folder, options), out=out)
 
 
 def quote(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Quote:
-    return quote_project(*needed(api, folder, options))
+    return _quote_project(*needed(api, folder, options))
 
 
 def needed(api: LabelStudioApi, folder: LabelFolder, options: dict[str, Any]) -> tuple[Any, ...]:

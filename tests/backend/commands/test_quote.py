@@ -14,7 +14,7 @@ from labelling import PLAIN, LabelFolder
 from rich.console import Console
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import print_quote, quote_file
+from backend.commands.bulk.quoting import _print_quote, _quote_file
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
@@ -47,7 +47,7 @@ def texts(count: int) -> list[str]:
 
 
 def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Quote:
-    return quote_file(
+    return _quote_file(
         folder.path / "in.csv",
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,
@@ -59,7 +59,7 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
 def lines(said: Quote, width: int = 200) -> list[str]:
     """A quote as it is printed."""
     console = Console(file=io.StringIO(), width=width)
-    print_quote(console, said)
+    _print_quote(console, said)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
@@ -130,7 +130,7 @@ def test_questions_under_a_condition_are_quoted_as_if_it_held(
         folder.table(*texts(6))
         folder.label(**asked)
         folder.table(*texts(16))
-        quoted = quote_file(
+        quoted = _quote_file(
             folder.path / "in.csv",
             LabelOptions(**asked),
             folder.environment,
@@ -443,5 +443,5 @@ def test_a_pilot_is_advised_where_it_would_narrow_the_quote(
         folder.table(*texts(tasks))
         if asked_before:
             folder.label(sample=2, yes=True)
-        print_quote(folder.console, quote(folder))
+        _print_quote(folder.console, quote(folder))
         assert ("--pilot 200 narrows it" in folder.console.file.getvalue()) == advised  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from backend.errors import BudgetExhaustedError, LedgerError
 from backend.ledger import Ledger, money
-from backend.ledger.money import ModelUsage, day_of, from_picodollars, to_picodollars, usage_by_model
+from backend.ledger.money import _ModelUsage, day_of, from_picodollars, to_picodollars, usage_by_model
 from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0
@@ -250,8 +250,8 @@ def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger, clock: Clock) -
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
         usage = usage_by_model(connection, {"small": 256, "large": 256}, max_factor=50)
-    assert usage["large"] == ModelUsage(1, 100, 110, 7, tasks=1, cached_tokens=0)
-    assert usage["small"] == ModelUsage(2, 200, input_tokens=220, output_tokens=14, tasks=2, cached_tokens=0)
+    assert usage["large"] == _ModelUsage(1, 100, 110, 7, tasks=1, cached_tokens=0)
+    assert usage["small"] == _ModelUsage(2, 200, input_tokens=220, output_tokens=14, tasks=2, cached_tokens=0)
 
 
 def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledger: Ledger) -> None:
@@ -273,7 +273,7 @@ def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledge
             ],
         )
         usage = usage_by_model(connection, {"small": 256}, max_factor=50)
-    assert usage == {"small": ModelUsage(2, 200, 110 + 5000, 7 + 256, tasks=2, cached_tokens=0)}
+    assert usage == {"small": _ModelUsage(2, 200, 110 + 5000, 7 + 256, tasks=2, cached_tokens=0)}
 
 
 def test_there_is_no_usage_before_the_first_call(ledger: Ledger) -> None:

@@ -110,7 +110,7 @@ def sealed(ngrams: Ngrams) -> Ngrams:
     The seal identifies the lesson of the student that is taken back. It reveals nothing about the text,
     except to somebody who guesses the whole text.
 
-    >>> numbers_in(sealed(hashed_ngrams("soup"))).tolist()
+    >>> _numbers_in(sealed(hashed_ngrams("soup"))).tolist()
     []
     """
     return ngrams if _is_sealed(ngrams) else _SEAL + blake2b(ngrams, digest_size=_DIGEST).digest()

@@ -22,7 +22,8 @@ from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_columns
-from backend.commands.shared.setup import environment_with, existing_ledger
+from backend.commands.shared.arguments import environment_with
+from backend.commands.shared.setup import existing_ledger
 from backend.datasets.sinks import spreadsheet_text
 from backend.datasets.sources import Row, Source, open_source
 from backend.datasets.tasks import content_number, keys_read, task_data, task_number

@@ -415,20 +415,12 @@ def settle_calls(connection: Connection, ended: Iterable[tuple[int | None, CallO
         connection: a write transaction.
         ended: the id of each call's reservation, ``None`` if nothing was reserved, and how it ended.
     """
-    settlements = [
-        CallCost(
-            call=call,
-            usd=outcome.usage.cost,
-            input_tokens=outcome.usage.input_tokens,
-            output_tokens=outcome.usage.output_tokens,
-            cached_tokens=outcome.usage.cached_tokens,
-            error_code=outcome.code,
-            seconds=outcome.seconds,
-        )
+    costs = [
+        CallCost(call, outcome.usage, outcome.code, outcome.seconds)
         for call, outcome in ended
         if call is not None
     ]
-    money.settle_each(connection, settlements)
+    money.settle_each(connection, costs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
 
@@ -130,16 +129,6 @@ _NEXT = (
 )
 
 
-class _Unset(Enum):
-    """The type of :data:`_UNSET`."""
-
-    UNSET = "unset"
-
-
-_UNSET: Final = _Unset.UNSET
-"""Leaves a column unchanged, where ``None`` would clear it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Project:
     """One project of Label Studio, or of a labelled file.
@@ -203,25 +192,10 @@ def list_all(connection: Connection) -> list[Project]:
     return [Project(**row._mapping) for row in connection.execute(select(_table).order_by(_table.c.key))]
 
 
-def remember(
-    connection: Connection,
-    project: str,
-    *,
-    extra_params: object = _UNSET,
-    label_config: str | _Unset | None = _UNSET,
-    model_version: str | _Unset | None = _UNSET,
-    now: float,
-    **others: object,
-) -> None:
-    """Store the given values, including ``None``; values that are left out stay as they are.
-
-    ``others`` are the further columns of :class:`Project`.
-    """
+def remember(connection: Connection, project: str, *, now: float, **columns: object) -> None:
+    """Store the given columns of :class:`Project`, including ``None``; the others stay as they are."""
     ensure(connection, project, now)
-    columns = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
-    columns |= others
-    values = {name: value for name, value in columns.items() if value is not _UNSET}
-    connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
+    connection.execute(update(_table).where(_table.c.key == project).values(**columns, updated_at=now))
 
 
 @dataclass(frozen=True, slots=True)

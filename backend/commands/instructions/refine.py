@@ -33,6 +33,7 @@ from backend.commands.instructions.asking import (
 )
 from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect, how_to_adopt
 from backend.commands.instructions.trial import change, compare_texts, write_page
+from backend.commands.shared.arguments import ChosenTasks
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar, say
 from backend.datasets.sinks import whole_file
@@ -142,22 +143,14 @@ class _Refinement:
     changes: Sequence[_JudgedChange]
 
 
-def run_refine(
-    source: Path | int,
-    wanted: RefineOptions,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def run_refine(chosen: ChosenTasks, wanted: RefineOptions, *, as_json: bool) -> None:
     """Refine the instructions of a file or of a project of Label Studio, and print what was found."""
-    with opened_on_terminal(source, options, config, label_studio, as_json=as_json) as (jobs, tasks, console):
-        found = _refine_on(jobs, tasks, wanted, options, console)
+    with opened_on_terminal(chosen, as_json=as_json) as (jobs, tasks, console):
+        found = _refine_on(jobs, tasks, wanted, chosen.options, console)
     if as_json:
         print(json.dumps(asdict(found), indent=2))  # noqa: T201 - the output
         return
-    _print_refinement(console, found, source, config)
+    _print_refinement(console, found, chosen.source, chosen.config)
 
 
 def _refine_on(

@@ -23,7 +23,7 @@ from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import forget_changed_rows, print_absent, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.sinks import PartsFolder, parquet_sink, parts_folder
 from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks
@@ -200,8 +200,7 @@ def label_in_parts(
     path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine
 ) -> Ending:
     """Label a file and write the labels to a folder of Parquet files."""
-    folder, environment = parts_folder(out), environment_with(config)
-    quiet_logs(environment)
+    folder, environment = parts_folder(out), quiet_environment(config)
     console = Console()
     if engine == "ray" and not _is_installed():
         console.print(

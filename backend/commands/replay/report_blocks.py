@@ -26,8 +26,9 @@ from backend.charts import (
     percent_tick,
     short,
 )
-from backend.commands.replay.report_data import ReportData, SettingRuns, many
+from backend.commands.replay.report_data import ReportData, SettingRuns
 from backend.commands.replay.runs import BLOCK, ReplayRun
+from backend.server.status.formats import of
 from camvo.scores.calibration import BINS, reliability, risk_curve
 from camvo.typing import Array
 
@@ -391,7 +392,7 @@ def _scale(axes: Axes, data: ReportData, levels: Array) -> float:
 
 def _sets(data: ReportData) -> str:
     kind = "random set" if data.static.sampled else "fixed set"
-    return f"{many(len(data.static.sets), kind)} of models"
+    return f"{of(len(data.static.sets), kind)} of models"
 
 
 def _caption(data: ReportData, field: str, below: Sequence[str]) -> tuple[str, ...]:

@@ -267,7 +267,7 @@ def drawings(project: ProjectReport) -> dict[str, list[Drawing]]:
     """
     if not project.rounds:
         return {}
-    current = [question for question in project.questions if question.current]
+    current = project.current
     if len(current) == 1:
         return {"": [*_of_project(project), *_of_question(current[0], 0)]}
     each = {question.control: list(_of_question(question, at)) for at, question in enumerate(current)}

@@ -21,7 +21,7 @@ from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
 from backend import upkeep
-from backend.commands.shared.certificate import _outcome_lines, issue_certificate, project_report
+from backend.commands.shared.certificate import _outcome_lines, _project_report, issue_certificate
 from backend.errors import ConfigError
 from backend.ledger import Ledger, deletions, money, projects
 from backend.ledger.blind_tasks import BlindQueues
@@ -68,7 +68,7 @@ class Certified:
 
     def standing(self) -> list[CertificateReport]:
         with self.ledger.read() as connection:
-            report = project_report(connection, load(self.environment.config), PROJECT)
+            report = _project_report(connection, load(self.environment.config), PROJECT)
         assert report is not None
         return list(report.certificates or ())
 
@@ -85,7 +85,7 @@ class Certified:
 
     def outcome(self) -> list[str]:
         with self.ledger.read() as connection:
-            report = project_report(connection, load(self.environment.config), PROJECT)
+            report = _project_report(connection, load(self.environment.config), PROJECT)
         assert report is not None
         return list(_outcome_lines(report))
 

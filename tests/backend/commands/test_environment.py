@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.commands.shared import setup
-from backend.commands.shared.setup import environment_with
+from backend.commands.shared.arguments import environment_with
 
 
 @pytest.fixture(autouse=True)

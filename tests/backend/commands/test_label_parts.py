@@ -75,8 +75,8 @@ def test_a_shard_that_is_run_again_looks_up_its_own_rows_alone(tmp_path: Path) -
         folder.table(*TEXTS)
         first = folder.label(shard=Shard(2, 3))
         again = folder.label(shard=Shard(2, 3))
-        assert 0 < first.tasks < len(TEXTS)
-        assert (again.labelled_before, again.labelling.labelled) == (first.tasks, 0)
+        assert 0 < first.counts.tasks < len(TEXTS)
+        assert (again.counts.labelled_before, again.counts.labelled) == (first.counts.tasks, 0)
 
 
 def test_a_budget_lasts_for_the_tasks_of_all_shards(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from whole_backend import prompt_of
 
 from backend.commands.bulk import batch_run
 from backend.commands.bulk.prediction_run import Tally
-from backend.commands.bulk.quoting import _quote_project
+from backend.commands.bulk.quoting import _quote_of
 from backend.commands.label.project import _predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, projects
@@ -32,7 +32,7 @@ def run(api: LabelStudioApi, folder: LabelFolder, out: Path | None = None, **opt
 
 
 def quote(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Quote:
-    return _quote_project(*needed(api, folder, options))
+    return _quote_of((api.client(), PROJECT), *needed(api, folder, options)[2:])
 
 
 def needed(api: LabelStudioApi, folder: LabelFolder, options: dict[str, Any]) -> tuple[Any, ...]:

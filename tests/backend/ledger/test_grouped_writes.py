@@ -110,14 +110,8 @@ def reservation(number: int, **changes: Any) -> Reservation:
 
 
 def settlement(call: int, number: int) -> CallCost:
-    return CallCost(
-        call=call,
-        usd=0.005 * number,
-        input_tokens=number,
-        output_tokens=2,
-        error_code="model_timeout" if number == 3 else None,
-        seconds=0.5,
-    )
+    code = "model_timeout" if number == 3 else None
+    return CallCost(call, Usage(number, 2, 0.005 * number), code, 0.5)
 
 
 def money_of(ledger: Ledger) -> list[list[tuple[Any, ...]]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ledger_workers import Together, reserve_until_exhausted
 from sqlalchemy import Connection, text
 
-from backend.errors import BudgetExhaustedError, LedgerError
+from backend.errors import BudgetExhaustedError, LedgerError, Usage
 from backend.ledger import Ledger, money
 from backend.ledger.money import _ModelUsage, day_of, from_picodollars, to_picodollars, usage_by_model
 from camvo.errors import InvalidParameterError
@@ -59,16 +59,8 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
 
 
 def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:
-    return bool(
-        money.settle_each(
-            connection,
-            [
-                money.CallCost(
-                    call=call, usd=usd, input_tokens=110, output_tokens=7, error_code=error_code, seconds=0.5
-                )
-            ],
-        )
-    )
+    cost = money.CallCost(call, Usage(110, 7, usd), error_code, 0.5)
+    return bool(money.settle_each(connection, [cost]))
 
 
 def spent(connection: Connection, *, now: float = NOON) -> Spending:
@@ -259,19 +251,7 @@ def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledge
         settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
         settle(connection, reserve(connection, 0.5, model="large"), 0.5)
         absurd = reserve(connection, 0.5, counted_tokens=100)
-        money.settle_each(
-            connection,
-            [
-                money.CallCost(
-                    call=absurd,
-                    usd=0.5,
-                    input_tokens=10**15,
-                    output_tokens=10**18,
-                    error_code=None,
-                    seconds=1.0,
-                )
-            ],
-        )
+        money.settle_each(connection, [money.CallCost(absurd, Usage(10**15, 10**18, 0.5), None, 1.0)])
         usage = usage_by_model(connection, {"small": 256}, max_factor=50)
     assert usage == {"small": _ModelUsage(2, 200, 110 + 5000, 7 + 256, tasks=2, cached_tokens=0)}
 

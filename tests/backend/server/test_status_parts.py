@@ -16,7 +16,7 @@ from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
 from backend.server.status import build
-from backend.server.status.build import build_report
+from backend.server.status.build import _label_studio_address, build_report
 from backend.server.status.drawings import (
     _confusion,
     _course,
@@ -30,7 +30,7 @@ from backend.server.status.formats import templates
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
 from backend.server.status.question_reports import best_single_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
-from backend.server.status.work import SAME_COMMAND, failure_fix, label_studio_address
+from backend.server.status.work import SAME_COMMAND, failure_fix
 from camvo.student import STUDENT
 
 NO_SHARE = Share.of(())
@@ -182,7 +182,7 @@ def test_only_an_address_that_a_browser_can_open_safely_becomes_a_link(
     hostname: str | None, configured: str | None, shown: str | None
 ) -> None:
     stored = Project("7.1", 0, None, None, None, 0.0, hostname=hostname)
-    assert label_studio_address(stored, configured) == shown
+    assert _label_studio_address(stored, configured) == shown
 
 
 # -- drawings
@@ -228,7 +228,7 @@ def test_a_few_labels_have_a_line_of_their_cost_over_its_whole_width_and_no_tick
 
 def test_a_file_that_was_labelled_is_no_project_of_label_studio() -> None:
     file = Project("reviews.v2", 0, None, "<View/>", None, 0.0)
-    assert label_studio_address(file, "http://label-studio:8080") is None
+    assert _label_studio_address(file, "http://label-studio:8080") is None
 
 
 # -- what to do next

@@ -484,7 +484,7 @@ def _record_rounds(
     ]
 
 
-def _keep_beside(connection: Connection, finished: FinishedTask, stored: Sequence[Round]) -> None:
+def _keep_beside(connection: Connection, finished: _FinishedTask, stored: Sequence[Round]) -> None:
     """Keep the votes that a task's stored rounds lack; without those of an arm whose twin has voted there."""
     names = {question.key: question.name for question in finished.questions}
     further = [

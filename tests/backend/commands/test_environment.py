@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.shared import setup
+from backend.commands.shared import arguments
 from backend.commands.shared.arguments import environment_with
 
 
@@ -14,7 +14,7 @@ from backend.commands.shared.arguments import environment_with
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CAMVO_CONFIG", raising=False)
-    setup._say_that_it_is_not_used.cache_clear()
+    arguments._say_that_it_is_not_used.cache_clear()
     return tmp_path
 
 

@@ -17,7 +17,7 @@ from backend.models import embedded_voters
 from backend.questions import parse_label_config
 from backend.questions.naming import unwrapped
 from backend.questions.objects import LocatedText, locate_dialogue, locate_html, storable_text
-from backend.questions.personal_data import _redact
+from backend.questions.personal_data import redact
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.confidences import AnswerToken, answer_confidences
 from backend.questions.prompts.messages import fence
@@ -136,7 +136,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "HTML": locate_html.__wrapped__,
     "dialogue": lambda content: locate_dialogue([{"a": "x", "t": content}] * 2, "a", "t"),
     "redacted parts": replace_every_other,
-    "personal data": _redact,
+    "personal data": redact,
     "label config": config,
     "condition of a label config": condition,
     "stored text": storable_text,

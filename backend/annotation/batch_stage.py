@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,19 +44,22 @@ class _StandingAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _KnownAnswers:
-    """Stored answers and lines, by key."""
+    """Stored answers and lines, by key, and the answers whose price a round has counted already."""
 
     answers: Mapping[str, StoredAnswer]
     lines: Mapping[str, BatchLine]
+    counted: Set[str] = frozenset()
 
     def __or__(self, others: _KnownAnswers) -> _KnownAnswers:
         """These answers and lines, and others."""
-        return _KnownAnswers({**self.answers, **others.answers}, {**self.lines, **others.lines})
+        known, lines = {**self.answers, **others.answers}, {**self.lines, **others.lines}
+        return _KnownAnswers(known, lines, self.counted | others.counted)
 
     @classmethod
     def read(cls, connection: Connection, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
-        return cls(answers.find_by_key(connection, keys), Lines(connection).find(keys))
+        found = answers.find_by_key(connection, keys)
+        return cls(found, Lines(connection).find(keys), answers.counted_among(connection, found))
 
     def again(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
@@ -103,7 +106,8 @@ class _KnownAnswers:
         self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]
     ) -> ModelReply:
         line = self.lines.get(stored.key)
-        cost = line.usd if line is not None and (line.project, line.task) == (project, task) else 0.0
+        paid = line is not None and (line.project, line.task) == (project, task)
+        cost = line.usd if line is not None and paid and stored.key not in self.counted else 0.0
         votes = votes_in(stored.content, questions)
         if not votes:
             return ModelReply({}, cost, unusable_code(stored.content, cut_off=stored.cut_off))

@@ -96,6 +96,28 @@ class StoredAnswer:
         return self.cost if (self.project, self.task) == (project, task) else 0.0
 
 
+_COUNTED = (
+    select(_table.c.key)
+    .where(_table.c.key.in_(bindparam("keys", expanding=True)))
+    .where(
+        exists().where(
+            tables.rounds.c.project == _table.c.project,
+            tables.rounds.c.task == _table.c.task,
+            tables.rounds.c.created_at >= _table.c.created_at,
+            tables.rounds.c.carried_from.is_(None),
+        )
+    )
+)
+
+
+def counted_among(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Return those of the stored answers, at most some hundred, whose price a round has counted already.
+
+    The task that paid has got a round since, maybe in another epoch whose prompt was the same.
+    """
+    return set(connection.scalars(_COUNTED, {"keys": list(keys)})) if keys else set()
+
+
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
     """Return the stored answers by key; keys without an answer are absent."""
     unique_keys = list(dict.fromkeys(keys))

@@ -272,12 +272,13 @@ class CallLedger:
         key = wanted.key
         if stored is not None:
             _record_use(connection, key, wanted)
+            paid = stored.paid_by(wanted.project, wanted.task)
             return ClaimResult(
                 PaidAnswer(
                     stored.content,
                     0.0,
                     stored=True,
-                    earlier=stored.paid_by(wanted.project, wanted.task),
+                    earlier=0.0 if paid and answers.counted_among(connection, [key]) else paid,
                     confidences=stored.confidences,
                     version=stored.version,
                     cut_off=stored.cut_off,

@@ -219,7 +219,10 @@ class Desk:
             )
         if filling.short is not None:
             report.short = filling.short
-        return self._read(lambda connection: Jobs(connection).get(request.id)) if filling.requests else None
+        if not filling.requests:
+            self._sending.discard(request.id)
+            return None
+        return self._read(lambda connection: Jobs(connection).get(request.id))
 
     def _tokens_left(self, model: str, connection: Connection) -> int | None:
         """How many more tokens may be enqueued; ``None`` for any number."""
@@ -262,6 +265,9 @@ class Desk:
                 job.id, "sending", state="out", provider_id=batch.id, files=files
             )
         )
+        stored = self._read(lambda connection: Jobs(connection).get(job.id))
+        if stored is not None and stored.cancelled and stored.state == "out":
+            await self._pool[job.model].batches.cancel(batch.id)  # somebody did while it was being sent
 
     async def _back(
         self, job: BatchJob, batch: ProviderBatch, provider: BatchProvider, report: DeskReport

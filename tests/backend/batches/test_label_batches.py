@@ -19,6 +19,7 @@ from labelling import LabelFolder
 from whole_backend import prompt_of
 
 from backend.annotation import batch_desk
+from backend.annotation.batch_desk import Desk, DeskReport
 from backend.commands.bulk import batch_run
 from backend.commands.bulk.batch_run import list_jobs
 from backend.commands.shared import output
@@ -390,6 +391,42 @@ def test_a_cancelled_job_gives_its_money_back(tmp_path: Path, server: BatchServe
         label(folder, batch=False)  # settles what is back, and asks at once
         assert spent(folder) == pytest.approx(2 * CALL)
         assert set(server.bought.values()) == {1}
+
+
+def test_a_job_that_is_cancelled_while_it_is_sent_is_cancelled_at_its_provider(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    server.ends = lambda batch: False
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+
+        def cancel(method: str, path: str) -> int:
+            if method == "POST" and path.endswith("/batches"):
+                with folder.ledger.write() as connection:
+                    for job in Jobs(connection).find(states=("sending",)):
+                        Jobs(connection).change(job.id, cancelled=True)
+            return 0
+
+        server.refused = cancel
+        label(folder, wait=False)
+        assert {batch.status for batch in server.batches.values()} == {"cancelled"}
+
+
+def test_a_desk_renews_no_lease_of_a_job_for_which_nothing_was_wanted(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    desks: list[Desk] = []
+    begin = Desk.look
+
+    async def look(desk: Desk, project: str | None = None) -> DeskReport:
+        desks.append(desk)
+        return await begin(desk, project)
+
+    with folder_of(tmp_path / "a", server) as folder, patch.object(Desk, "look", look):
+        folder.table("lovely", "gloomy")
+        assert not label(folder).left
+    assert [desk._sending for desk in desks] == [set()] * len(desks)
+    assert desks
 
 
 def test_the_rounds_of_batches_are_at_most_max_stages(tmp_path: Path, server: BatchServer) -> None:

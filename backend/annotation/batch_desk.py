@@ -222,7 +222,8 @@ class Desk:
         if not filling.requests:
             self._sending.discard(request.id)
             return None
-        return self._read(lambda connection: Jobs(connection).get(request.id))
+        filled: BatchJob | None = self._read(lambda connection: Jobs(connection).get(request.id))
+        return filled
 
     def _tokens_left(self, model: str, connection: Connection) -> int | None:
         """How many more tokens may be enqueued; ``None`` for any number."""

@@ -70,7 +70,7 @@ class StoredAnswer:
         input_tokens: as counted by the provider.
         output_tokens: as counted by the provider, including reasoning tokens.
         cost: in $.
-        seconds: duration of the call.
+        seconds: duration of the call; 0 for a line of a batch.
         confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
         version: what the provider said answered; ``None`` if it said nothing.
         cut_off: whether ``max_tokens`` cut it off.
@@ -244,7 +244,7 @@ def calls_about(connection: Connection, project: str, task: int) -> list[TaskCal
             content=row.content,
             code=None,
             cost=from_picodollars(row.cost),
-            seconds=row.seconds,
+            seconds=row.seconds or None,  # a line of a batch has none
             at=row.created_at,
             shared=(row.project, row.task) != (project, task),
         )
@@ -360,7 +360,7 @@ class CallOutcome:
             store, or if the call was about several tasks, each of which has its own.
         usage: tokens and cost.
         code: the code of the error; ``None`` for an answer.
-        seconds: duration of the attempt.
+        seconds: duration of the attempt; ``None`` for a line of a batch.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered; ``None`` if it says nothing.
         cut_off: whether ``max_tokens`` cut the answer off.
@@ -369,7 +369,7 @@ class CallOutcome:
     content: str | None
     usage: Usage
     code: str | None
-    seconds: float
+    seconds: float | None
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     cut_off: bool = False
@@ -405,7 +405,7 @@ class BoughtAnswer:
             input_tokens=round(usage.input_tokens * self.share),
             output_tokens=round(usage.output_tokens * self.share),
             cost=usage.cost * self.share,
-            seconds=self.outcome.seconds,
+            seconds=self.outcome.seconds or 0.0,
             confidences=self.outcome.confidences,
             version=self.outcome.version,
             cut_off=self.outcome.cut_off,

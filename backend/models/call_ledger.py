@@ -396,7 +396,8 @@ class CallLedger:
         self._money.release()
         metrics.model_calls.labels(model=query.model, outcome=outcome.code or "answered").inc()
         metrics.model_dollars.labels(model=query.model).inc(usage.cost)
-        metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
+        if outcome.seconds is not None:
+            metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
     def keep_renewing(self, keys: Iterable[str], call: int, seconds: float) -> None:
         """Renew the claims and the reservation of a call from now on."""

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from backend.commands import ledger_commands, project_commands, task_commands
 from backend.commands.replay import replay_command
-from backend.commands.shared.arguments import Config
+from backend.commands.shared.arguments import Config, environment_with
 from backend.errors import DISK_FULL
 from camvo.errors import CamvoError
 
@@ -45,8 +46,6 @@ def _demo(
 
     Example: camvo demo --serve --port 9090
     """
-    from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
-
     from backend.commands.demo import run_demo  # noqa: PLC0415 - the same
 
     run_demo(console=Console(), serve=serve, port=port)
@@ -70,7 +69,6 @@ def _serve(
 
     Example: camvo serve --config camvo.yaml --host 0.0.0.0 --port 9090
     """
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the help must not wait for it
     from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
     options = {"host": host, "port": port, "workers": workers}
@@ -94,10 +92,7 @@ def _check(
 
     Example: camvo check --config camvo.yaml --live
     """
-    from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
-
     from backend.commands.check import check_setup  # noqa: PLC0415 - the same
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
     if not check_setup(Console(), environment_with(config), live=live, label_config=label_config):
         raise typer.Exit(1)
@@ -129,10 +124,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
 
     Example: camvo report --project 1 --certificate certificate.html
     """
-    from rich.console import Console  # noqa: PLC0415 - the help must not wait for it
-
     from backend.commands.report import print_report  # noqa: PLC0415 - the same
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
     environment = environment_with(config)
     if certificate is not None:

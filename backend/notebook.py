@@ -24,7 +24,7 @@ from rich.console import Console
 
 from backend.commands.label.run import run_label
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.setup import environment_with, quiet_logs
+from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sinks import Kinds, Result, typed
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns
@@ -67,8 +67,7 @@ def label(
         below=below,
     )
     table = nw.from_native(frame, eager_only=True)
-    environment = environment_with(None if config is None else Path(config))
-    quiet_logs(environment)
+    environment = quiet_environment(None if config is None else Path(config))
     console, added = Console(), _AddedColumns()
     tally = run_label(_Rows(table), options, environment, console, added.take)
     console.print(tally.summary(), highlight=False, markup=False)

@@ -35,7 +35,7 @@ _TOLERANCE = 1e-6
 """The largest difference that rounding can leave, absolute and relative."""
 
 
-def differences(state: State, other: State) -> list[str]:
+def _differences(state: State, other: State) -> list[str]:
     """Name the parts in which two states differ; none if they are the same sum.
 
     The linear models are compared only if both states keep them, and texts that teach by their seals: one of
@@ -266,7 +266,7 @@ _EVENTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class StateName:
+class _StateName:
     """One question of one project in one epoch."""
 
     project: str
@@ -277,12 +277,12 @@ class StateName:
         return f"project {self.project}, control {self.control}, epoch {self.epoch}"
 
 
-def nothing(advanced: int) -> None:
+def _nothing(advanced: int) -> None:
     """Ignore progress."""
 
 
 def _lessons(
-    connection: Connection, name: StateName, after: int, through: int, advance: _Advance = nothing
+    connection: Connection, name: _StateName, after: int, through: int, advance: _Advance = _nothing
 ) -> Iterator[list[Contribution]]:
     """Yield what a state's events after a number teach, up to another number, in order and in portions."""
     while portion := [
@@ -297,7 +297,9 @@ def _lessons(
         advance(len(portion))
 
 
-def continued(connection: Connection, name: StateName, base: Base | None, like: State, through: int) -> State:
+def _continued(
+    connection: Connection, name: _StateName, base: Base | None, like: State, through: int
+) -> State:
     """The sum of a state's base and events up to a number, in the form of another state."""
     state, after = State(like.dimension, like.lambda_l, linear=like.linear), 0
     if base is not None:
@@ -309,7 +311,7 @@ def continued(connection: Connection, name: StateName, base: Base | None, like: 
     return state
 
 
-def _readable_snapshots(connection: Connection, name: StateName) -> Iterator[tuple[Snapshot, State]]:
+def _readable_snapshots(connection: Connection, name: _StateName) -> Iterator[tuple[Snapshot, State]]:
     """Yield a state's snapshots, the newest first, without those of another format."""
     for snapshot in StateRecords(connection, name.project, name.control, name.epoch).snapshots():
         try:
@@ -334,14 +336,16 @@ class _Fold:
             for control, epoch in Prunable(connection, self.project).states_through(self.through):
                 previous = StateRecords(connection, self.project, control, epoch).base()
                 if previous is None or previous.sequence < self.through:
-                    name = StateName(self.project, control, epoch)
+                    name = _StateName(self.project, control, epoch)
                     made.append((self._sum(connection, name, previous, advance), previous))
         with ledger.write() as connection:
             for base, previous in made:
                 events.replace_base(connection, base, previous)
         return len(made)
 
-    def _sum(self, connection: Connection, name: StateName, previous: Base | None, advance: _Advance) -> Base:
+    def _sum(
+        self, connection: Connection, name: _StateName, previous: Base | None, advance: _Advance
+    ) -> Base:
         state = None if previous is None else State.restore(previous.state)
         added, after = (0, 0) if previous is None else (previous.events, previous.sequence)
         for portion in _lessons(connection, name, after, self.through, advance):
@@ -359,12 +363,12 @@ class _Fold:
         return base
 
 
-def _verify(connection: Connection, name: StateName, base: Base, state: State) -> None:
+def _verify(connection: Connection, name: _StateName, base: Base, state: State) -> None:
     """Check that the packed sum is the sum, and that it continues to each snapshot that a server has made."""
-    wrong = differences(State.restore(base.state), state)
+    wrong = _differences(State.restore(base.state), state)
     for snapshot, saved in _readable_snapshots(connection, name):
         if snapshot.sequence >= base.sequence and saved.dimension == state.dimension:
-            wrong += differences(continued(connection, name, base, saved, snapshot.sequence), saved)
+            wrong += _differences(_continued(connection, name, base, saved, snapshot.sequence), saved)
     if wrong:
         raise LedgerError(
             f"the sum of the events differs from what a server has summed: {', '.join(wrong)}",
@@ -549,7 +553,7 @@ def _wrong_numbers(connection: Connection, project: str, newest: int) -> Iterato
 
 def _wrong_bases(folded: dict[tuple[str, str], Base]) -> Iterator[_Problem]:
     for base in folded.values():
-        where = str(StateName(base.project, base.control, base.epoch))
+        where = str(_StateName(base.project, base.control, base.epoch))
         if not base.whole:
             yield _Problem("state", where, "the bytes of its base are not those that were stored")
         try:
@@ -562,12 +566,12 @@ def _wrong_states(
     connection: Connection, project: str, newest: int, folded: dict[tuple[str, str], Base]
 ) -> Iterator[_Problem]:
     for control, epoch in Prunable(connection, project).states_through(newest):
-        name, base = StateName(project, control, epoch), folded.get((control, epoch))
+        name, base = _StateName(project, control, epoch), folded.get((control, epoch))
         try:
             for snapshot, saved in _readable_snapshots(connection, name):
                 if base is not None and snapshot.sequence < base.sequence:
                     continue
-                if wrong := differences(continued(connection, name, base, saved, snapshot.sequence), saved):
+                if wrong := _differences(_continued(connection, name, base, saved, snapshot.sequence), saved):
                     yield _Problem(
                         "state", str(name), f"snapshot {snapshot.sequence} is not the sum: {', '.join(wrong)}"
                     )

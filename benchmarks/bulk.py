@@ -94,7 +94,7 @@ def label(folder: Path, address: str, policy: str, tasks: int, database: str | N
             folder / "out.csv", folder / "in.csv", options, environment, Console(file=io.StringIO())
         )
     assert not tally.left
-    assert not tally.failed
+    assert not tally.counts.failed
     (began, used, (sent_before, calls_before)), (ended, used_at_end, (sent_after, calls_after)) = moments
     return {
         "ms": (used_at_end - used) / tasks * 1e3,

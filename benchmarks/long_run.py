@@ -68,7 +68,7 @@ def main() -> None:
                 folder / "out.csv", folder / "in.csv", chosen, environment, Console(file=io.StringIO())
             )
         assert not tally.left
-        assert not tally.failed
+        assert not tally.counts.failed
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def hashed_ngrams(text: str) -> Ngrams:
     return _pack_numbers(np.unique(np.concatenate(hashes)).astype(np.int64))
 
 
-def numbers_in(ngrams: Ngrams) -> NDArray[np.int64]:
+def _numbers_in(ngrams: Ngrams) -> NDArray[np.int64]:
     """The features as numbers, ascending, shape (f,); none where only their seal is left."""
     return _unpack_numbers(b"" if _is_sealed(ngrams) else ngrams)
 
@@ -110,7 +110,7 @@ def sealed(ngrams: Ngrams) -> Ngrams:
     The seal identifies the lesson of the student that is taken back. It reveals nothing about the text,
     except to somebody who guesses the whole text.
 
-    >>> numbers_in(sealed(hashed_ngrams("soup"))).tolist()
+    >>> _numbers_in(sealed(hashed_ngrams("soup"))).tolist()
     []
     """
     return ngrams if _is_sealed(ngrams) else _SEAL + blake2b(ngrams, digest_size=_DIGEST).digest()
@@ -393,7 +393,7 @@ class Student:
 
     def vote(self, ngrams: Ngrams) -> StudentVote | None:
         """What the student says of a text; ``None`` if it does not expect to be right."""
-        numbers = numbers_in(ngrams)
+        numbers = _numbers_in(ngrams)
         scores = _unit(self.rarity[numbers]) @ self.weights[numbers] + self.shares
         (first,), (lead,) = _leaders(scores[None])
         confidence = float(expit(self.line[0] + self.line[1] * lead))
@@ -407,7 +407,7 @@ def teach(lessons: Lessons) -> Student | None:
     labels = tuple(sorted(counts))
     if len(lessons.texts) < LEAST_TEXTS or len(labels) < 2:
         return None
-    texts = [numbers_in(text.ngrams).astype(np.uint16) for text in lessons.texts]
+    texts = [_numbers_in(text.ngrams).astype(np.uint16) for text in lessons.texts]
     positions = {label: position for position, label in enumerate(labels)}
     truth = np.array([positions[text.label] for text in lessons.texts], dtype=np.int64)
     targets = np.eye(len(labels))[truth]

@@ -207,7 +207,7 @@ class Annotator:
                 plan = plan.with_contexts(
                     {question.name: context for question, context in zip(questions, embedded, strict=True)}
                 )
-            task = FinishedTask(
+            task = _FinishedTask(
                 job=job,
                 questions=questions,
                 prompt=prompt,
@@ -221,7 +221,7 @@ class Annotator:
                 now=self._access.clock(),
                 blind=known.blind,
             )
-            stored, new = await self._access.writer.persist(GroupedWrite(record_rounds, task))
+            stored, new = await self._access.writer.persist(GroupedWrite(_record_rounds, task))
             _count_rounds(new)
             asking.ended()
             known.rounds.update({round_.key: round_ for round_ in [*stored, *new]})
@@ -366,7 +366,7 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FinishedTask:
+class _FinishedTask:
     """A task that models have voted on: the votes, and how they were decided.
 
     Attributes:
@@ -461,8 +461,8 @@ class _Bill:
         )
 
 
-def record_rounds(
-    connection: Connection, finished: Sequence[FinishedTask]
+def _record_rounds(
+    connection: Connection, finished: Sequence[_FinishedTask]
 ) -> list[tuple[list[Round], list[Round]]]:
     """Store the rounds of the decided questions of different tasks, and what they teach.
 
@@ -491,7 +491,7 @@ def record_rounds(
     ]
 
 
-def _keep_beside(connection: Connection, finished: FinishedTask, stored: Sequence[Round]) -> None:
+def _keep_beside(connection: Connection, finished: _FinishedTask, stored: Sequence[Round]) -> None:
     """Keep the votes that a task's stored rounds lack; without those of an arm whose twin has voted there."""
     names = {question.key: question.name for question in finished.questions}
     further = [
@@ -529,7 +529,7 @@ def _chosen(connection: Connection, keys: Sequence[RoundKey]) -> set[RoundKey]:
 
 def _new_rounds(
     connection: Connection,
-    finished: FinishedTask,
+    finished: _FinishedTask,
     stored: Set[RoundKey],
     people: Sequence[Annotation],
     chosen: Set[RoundKey],
@@ -587,7 +587,7 @@ def _forget_failure(connection: Connection, job: Job) -> None:
 
 def _finished_round(
     connection: Connection,
-    finished: FinishedTask,
+    finished: _FinishedTask,
     bill: _Bill,
     question: JobQuestion,
     people: Sequence[Annotation],

@@ -69,7 +69,7 @@ def _failure(error: BaseException) -> Answer:
     return Answer([], _Reason(_INTERNAL, "an error in CaMVo", "see CaMVo's log"))
 
 
-class Slots:
+class _Slots:
     """A semaphore with priorities: a request for one task does not wait behind a batch of a thousand."""
 
     def __init__(self, free: int) -> None:
@@ -124,7 +124,7 @@ class JobQueue:
 
     def __init__(self, annotator: Annotator, concurrency: int, waiting: Callable[[], str] = str) -> None:
         self._annotator, self._waiting = annotator, waiting
-        self._slots = Slots(concurrency)
+        self._slots = _Slots(concurrency)
         self._under_way: dict[tuple[Any, ...], _Task] = {}
         self._background: set[_Task] = set()
 

@@ -25,7 +25,7 @@ from backend.server.status.promises import covered_rounds
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class _Decided:
     """One task's decided questions, and those that annotators see and that have no answer."""
 
     score: float
@@ -41,7 +41,7 @@ class Evidence:
     ``threshold`` is the lowest score that the certificates of all questions cover; ``None`` without one.
     """
 
-    decided: Mapping[int, Decided]
+    decided: Mapping[int, _Decided]
     blind: frozenset[int]
     threshold: float | None
 
@@ -70,7 +70,7 @@ class Evidence:
             return round_.score >= certified.threshold and covered
 
         decided = {
-            task: Decided(
+            task: _Decided(
                 score=math.prod(round_.score for round_ in of_task.values()),
                 labels={control: round_.label for control, round_ in of_task.items()},
                 certified=all(is_certified(*item) for item in of_task.items()),
@@ -180,7 +180,7 @@ class Acceptance:
             return "begun by somebody"
         return self._doubt(self._predictions(task), self.evidence.decided.get(number))
 
-    def _doubt(self, ours: Sequence[Mapping[str, Any]], known: Decided | None) -> str | None:
+    def _doubt(self, ours: Sequence[Mapping[str, Any]], known: _Decided | None) -> str | None:
         """Return why a task's prediction is not accepted, or ``None``."""
         if not ours or not ours[0]["result"] or ours[0]["score"] is None:
             return "without a prediction"
@@ -201,7 +201,7 @@ class Acceptance:
             accepted = [self._record(task, self.evidence.decided[task], now) for task in tasks]
             AcceptedTasks(connection, self.key).store(accepted)
 
-    def _record(self, task: int, decided: Decided, now: float) -> Accepted:
+    def _record(self, task: int, decided: _Decided, now: float) -> Accepted:
         return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, now)
 
     def _note_annotations(self, tasks: Sequence[int]) -> int:

@@ -213,39 +213,22 @@ def _server(backend: BackendClient, wanted: Wanted) -> Iterator[Fact]:
     if not backend.reachable():
         yield Fact("server", f"{backend.url} cannot be reached from here; Label Studio will try", holds=None)
         return
-    checks: tuple[Callable[[], str], ...] = (
-        lambda: _version(backend, wanted),
-        lambda: _credentials(backend),
-        lambda: _secret(backend),
-    )
-    for check in checks:
-        try:
-            text = check()
-        except BackendError as error:
-            yield Fact("server", str(error), holds=False)
-            return
-        yield Fact("server", text)
-
-
-def _version(backend: BackendClient, wanted: Wanted) -> str:
-    version = backend.model_version()
-    if version != wanted.title:
-        raise BackendError(
-            f"the server's model_version is {version!r}, and here it is {wanted.title!r}",
-            where=backend.url,
-            fix="give camvo connect the server's --config",
-        )
-    return f"CaMVo answers at {backend.url}"
-
-
-def _credentials(backend: BackendClient) -> str:
-    backend.check_credentials()
-    return "accepts the credentials" if backend.has_credentials else "needs no credentials"
-
-
-def _secret(backend: BackendClient) -> str:
-    backend.check_webhook_secret()
-    return "accepts the webhook's secret" if backend.has_webhook_secret else "accepts webhooks from anyone"
+    try:
+        version = backend.model_version()
+        if version != wanted.title:
+            raise BackendError(
+                f"the server's model_version is {version!r}, and here it is {wanted.title!r}",
+                where=backend.url,
+                fix="give camvo connect the server's --config",
+            )
+        yield Fact("server", f"CaMVo answers at {backend.url}")
+        backend.check_credentials()
+        yield Fact("server", "accepts the credentials" if backend.has_credentials else "needs no credentials")
+        backend.check_webhook_secret()
+        secret = "the webhook's secret" if backend.has_webhook_secret else "webhooks from anyone"
+        yield Fact("server", f"accepts {secret}")
+    except BackendError as error:
+        yield Fact("server", str(error), holds=False)
 
 
 _PATIENCE, _PAUSE = 5.0, 0.2

@@ -86,7 +86,7 @@ class LabelsToForget:
                 console.print("Nothing was changed.")
                 return
             with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
-                corrected = withdraw(ledger, withdrawal, loaded, advance)
+                corrected = _withdraw(ledger, withdrawal, loaded, advance)
             done = "withdrawn" if withdrawal.withdrawn else "back"
             console.print(
                 f"The labels are {done}. {corrected} rounds teach something else now.", highlight=False
@@ -95,7 +95,7 @@ class LabelsToForget:
             ledger.close()
 
 
-def withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:
+def _withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:
     """Store a withdrawal, and make the annotations and rewards that it covers agree with it.
 
     After each transaction the function waits as long as that took, so that the server can write.

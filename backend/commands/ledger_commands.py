@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from backend.commands.shared.arguments import AnyConfig, consent
+from backend.commands.shared.arguments import AnyConfig, consent, environment_with
 
 app = typer.Typer(
     name="ledger", help="Change, check, export or copy what the ledger holds.", no_args_is_help=True
@@ -50,10 +51,7 @@ def forget(  # noqa: PLR0917 - a command's options
 
     Example: camvo ledger forget --annotator 7 --since 2026-01-01
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.ledger import LabelsToForget  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
     from backend.commands.teach import annotator_number  # noqa: PLC0415
 
     number = annotator_number(annotator, "--annotator")
@@ -82,10 +80,7 @@ def prune(  # noqa: PLR0917 - a command's options
 
     Example: camvo ledger prune --older 90d
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.ledger import prune_ledger  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
 
     prune_ledger(
         Console(),
@@ -113,10 +108,7 @@ def verify(
 
     Example: camvo ledger verify
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.ledger import verify_ledger  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
 
     if not verify_ledger(Console(), environment_with(config), url):
         raise typer.Exit(1)
@@ -138,7 +130,6 @@ def export(
     Example: camvo ledger export --out ledger.jsonl.gz
     """
     from backend.commands.ledger import export_ledger  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
 
     export_ledger(environment_with(config), out, project)
 
@@ -166,9 +157,6 @@ def copy(
 
     Example: camvo ledger copy --to postgresql://camvo:secret@db/camvo
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.ledger import copy_ledger  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - keeps the help fast
 
     copy_ledger(Console(), environment_with(config), to)

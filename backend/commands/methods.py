@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from backend import settings as settings_module
-from backend.commands.shared.certificate import Contents, contents_of, named_project, project_report
-from backend.commands.shared.setup import existing_ledger, stored_project
+from backend.commands.shared.certificate import Contents, contents_of, labelled_project
+from backend.commands.shared.setup import existing_ledger
 from backend.datasets.sinks import check_writable, whole_file
-from backend.errors import ConfigError, TaskError
+from backend.errors import TaskError
 from backend.learning.projects import project_settings, stored_questions
 from backend.ledger.answers import AnsweringVersion, versions_of
 from backend.ledger.rounds import ProjectRounds
@@ -52,12 +52,7 @@ def write_methods(console: Console, environment: Environment, project: str | Non
     with existing_ledger(environment) as ledger:
         ledger.migrate()
         with ledger.read() as connection:
-            stored = stored_project(connection, named_project(connection, project, "--methods"))
-            found = project_report(connection, settings, stored.key)
-            if found is None or not found.rounds:
-                raise ConfigError(
-                    f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
-                )
+            stored, found = labelled_project(connection, settings, project, "--methods")
             own, _ = project_settings(stored, settings)
             page = _render(
                 found,
@@ -140,7 +135,7 @@ def _render(  # noqa: PLR0917 - the parts of the page
             prompts=prompts,
             models={model.name: model for model in project.models},
             between=between,
-            questions=[question for question in project.questions if question.current],
+            questions=project.current,
             fence=_FENCE,
             camvo=metadata.version("camvo"),
             litellm=metadata.version("litellm"),

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import BackendUrl, Config, LabelStudioUrl, ProjectNumber
+from backend.commands.shared.arguments import (
+    BackendUrl,
+    Config,
+    LabelStudioUrl,
+    ProjectNumber,
+    environment_with,
+)
 from backend.commands.shared.output import say
 from backend.errors import ConfigError, LabelStudioError
 
@@ -41,18 +48,15 @@ def connect(  # noqa: PLR0917 - a command's options
 
     Example: camvo connect --project 1 --label-studio http://localhost:8080
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect import ProjectConnection, Wanted  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.backend_client import BackendClient  # noqa: PLC0415
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
 
     environment = environment_with(config)
     loaded = settings.load(environment.config)
-    overrides = parse_extra_params(extra_params or [])
+    overrides = _parse_extra_params(extra_params or [])
     own_settings = loaded.for_project(overrides)
     _require_webhook_secret(environment)
     url = addresses.backend_url(backend_url, environment)
@@ -93,13 +97,10 @@ def disconnect(
 
     Example: camvo disconnect --project 1 --label-studio http://localhost:8080
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands.connect import ProjectConnection, Wanted  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
 
     environment = environment_with(config)
     title = settings.load(environment.config).model_version
@@ -115,7 +116,7 @@ def disconnect(
         console.print("the project was not connected to CaMVo")
 
 
-def parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
+def _parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
     """Parse JSON objects, and ``key=value`` with JSON or plain text as the value; later ones win."""
     overrides: dict[str, Any] = {}
     for text in options:
@@ -291,12 +292,9 @@ def review(  # noqa: PLR0917 - a command's options
 
     Example: camvo review --project 1 --limit 10
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.review import show_disputed, show_review_list  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared import tabs  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 
     environment, console = environment_with(config), Console()
@@ -342,12 +340,10 @@ def accept(  # noqa: PLR0917 - a command's options
     """
     import time  # noqa: PLC0415 - with its only user
 
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands import accept as acceptance  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with, existing_ledger, stored_project  # noqa: PLC0415
+    from backend.commands.shared.setup import existing_ledger, stored_project  # noqa: PLC0415
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 
     if (above is None) != undo:

@@ -17,9 +17,10 @@ from backend.annotation.inspection import InspectedTask, ShownAnswer, ShownPromp
 from backend.annotation.job import Job
 from backend.commands.bulk.process import annotation_process, ledger_to_read
 from backend.commands.shared import backend_client
+from backend.commands.shared.arguments import ChosenTasks
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import say
-from backend.commands.shared.setup import environment_with, quiet_logs
+from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sources import open_source
 from backend.datasets.tasks import DatasetTask
 from backend.errors import ConfigError
@@ -32,34 +33,23 @@ from backend.server.status.formats import dollars, moment, seconds
 from backend.settings import Environment
 
 
-def show_task(
-    source: Path | int,
-    task: str,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def show_task(chosen: ChosenTasks, task: str, *, as_json: bool) -> None:
     """Print a task of a file, or of a Label Studio project by its number."""
-    environment = environment_with(config)
-    quiet_logs(environment)
+    source, environment = chosen.source, quiet_environment(chosen.config)
     if isinstance(source, int):
-        client = backend_client.label_studio_client(label_studio, environment)
-        found, name = (
-            inspect_project_task(client, source, task, environment),
-            f"task {task} of project {source}",
-        )
+        client = backend_client.label_studio_client(chosen.label_studio, environment)
+        found = _inspect_project_task(client, source, task, environment)
+        name = f"task {task} of project {source}"
     else:
-        found = inspect_file_task(source, task, options, environment)
+        found = _inspect_file_task(source, task, chosen.options, environment)
         name = f"{source.name}, task {task}"
     if as_json:
         print(json.dumps(asdict(found), indent=2, ensure_ascii=False))  # noqa: T201 - the output
     else:
-        print_task(Console(), found, name)
+        _print_task(Console(), found, name)
 
 
-def inspect_project_task(client: Client, number: int, task: str, environment: Environment) -> InspectedTask:
+def _inspect_project_task(client: Client, number: int, task: str, environment: Environment) -> InspectedTask:
     """Inspect a task of a project of Label Studio."""
     payload = client.project(number)
     raw = client.tasks(number, [int(task)]) if task.isdecimal() else []
@@ -75,7 +65,7 @@ def inspect_project_task(client: Client, number: int, task: str, environment: En
     return _inspect(payloads.project_key(payload), *parsed, config, environment)
 
 
-def inspect_file_task(
+def _inspect_file_task(
     path: Path, task: str, options: LabelOptions, environment: Environment
 ) -> InspectedTask:
     """Inspect a row of a file, by its id or its place."""
@@ -123,7 +113,7 @@ def _inspect(
             return asyncio.run(process.inspector.inspect(project, task, job))
 
 
-def print_task(console: Console, found: InspectedTask, name: str) -> None:
+def _print_task(console: Console, found: InspectedTask, name: str) -> None:
     """Print a task that was inspected."""
     console.rule(f"[bold]{escape(name)}")
     for label in found.labels:

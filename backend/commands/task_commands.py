@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import (
@@ -17,6 +18,7 @@ from backend.commands.shared.arguments import (
     ProjectInstead,
     SourceFile,
     TasksOf,
+    environment_with,
     refuse,
     with_groups,
 )
@@ -124,10 +126,7 @@ def _label_file(
 
 
 def _issue(certificate: Path, project: str, config: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415
 
     issue_certificate(Console(), environment_with(config), project, certificate)
 
@@ -185,8 +184,8 @@ def quote(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.bulk.quoting import print_quote_of  # noqa: PLC0415 - keeps the help fast
 
-    chosen, options = tasks.chosen(pilot=pilot, batch=batch, budget=budget, yes=yes, below=below)
-    print_quote_of(chosen, options, tasks.config, tasks.label_studio, as_json=as_json, target=target)
+    chosen = tasks.chosen(pilot=pilot, batch=batch, budget=budget, yes=yes, below=below)
+    print_quote_of(chosen, as_json=as_json, target=target)
 
 
 @app.command()
@@ -206,10 +205,7 @@ def jobs(
 
     Example: camvo jobs --cancel 3f2a
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.bulk.batch_run import list_jobs  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.shared.setup import environment_with  # noqa: PLC0415 - the same
 
     list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)
 
@@ -234,8 +230,7 @@ def show(
     """
     from backend.commands.show import show_task  # noqa: PLC0415 - keeps the help fast
 
-    chosen, options = tasks.chosen()
-    show_task(chosen, task, options, tasks.config, tasks.label_studio, as_json=as_json)
+    show_task(tasks.chosen(), task, as_json=as_json)
 
 
 @app.command()
@@ -259,8 +254,6 @@ def teach(
 
     Example: camvo teach blind.csv --annotator anna
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     from backend.commands.teach import teach_file  # noqa: PLC0415 - keeps the help fast
 
     tally = teach_file(source, config, annotator)
@@ -305,15 +298,14 @@ def try_text(  # noqa: PLR0917 - a command's options
     if tasks.source is None:  # the project has a label config, so this can only be the new one
         refuse("is given twice", "leave it out", label_config=new and tasks.label_config)
         new, tasks = new or tasks.label_config, replace(tasks, label_config=None)
-    chosen, options = tasks.chosen(budget=budget, yes=yes)
+    chosen = tasks.chosen(budget=budget, yes=yes)
     if instructions is None and new is None:
         raise ConfigError(
             "say what to try",
             where="--instructions",
             fix="give a file with new instructions, or a label config",
         )
-    trial = TrialOptions(instructions, new, sample, out)
-    run_trial(chosen, trial, options, tasks.config, tasks.label_studio, as_json=as_json)
+    run_trial(chosen, TrialOptions(instructions, new, sample, out), as_json=as_json)
 
 
 @app.command()
@@ -350,15 +342,14 @@ def codebook(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.instructions.codebook import CodebookOptions, run_codebook  # noqa: PLC0415
 
-    chosen, options = tasks.chosen({"into_project": into_project})
+    chosen = tasks.chosen({"into_project": into_project})
     refuse("needs --into-project", "leave it out", yes=yes and not into_project)
     refuse(
         "would show annotators the labels of blind tasks",
         "leave it out",
         quote_blind=quote_blind and into_project,
     )
-    wanted = CodebookOptions(out, examples, quote_blind, into_project, yes)
-    run_codebook(chosen, wanted, options, tasks.config, tasks.label_studio)
+    run_codebook(chosen, CodebookOptions(out, examples, quote_blind, into_project, yes))
 
 
 @app.command()
@@ -403,14 +394,10 @@ def refine(  # noqa: PLR0917 - a command's options
 
     Example: camvo refine --project 1 --by opus --budget 5
     """
-    chosen, options = tasks.chosen(
-        {"adopt": adopt, "take_back": take_back, "text": text}, budget=budget, yes=yes
-    )
+    chosen = tasks.chosen({"adopt": adopt, "take_back": take_back, "text": text}, budget=budget, yes=yes)
     refuse("is another text than that of --adopt", "leave one out", take_back=take_back and adopt)
     refuse("goes with --take-back", "add it", text=None if take_back else text)
     if adopt is not None or take_back:
-        from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
         from backend.commands.instructions.codebook import adopt_text  # noqa: PLC0415 - the same
 
         refuse("asks nobody with --adopt or --take-back", "leave it out", by=by, budget=budget, json=as_json)
@@ -419,8 +406,7 @@ def refine(  # noqa: PLR0917 - a command's options
         return
     from backend.commands.instructions.refine import RefineOptions, run_refine  # noqa: PLC0415 - the same
 
-    wanted = RefineOptions(by, sample, out)
-    run_refine(chosen, wanted, options, tasks.config, tasks.label_studio, as_json=as_json)
+    run_refine(chosen, RefineOptions(by, sample, out), as_json=as_json)
 
 
 @app.command()

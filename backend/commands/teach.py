@@ -22,7 +22,8 @@ from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_columns
-from backend.commands.shared.setup import environment_with, existing_ledger
+from backend.commands.shared.arguments import environment_with
+from backend.commands.shared.setup import existing_ledger
 from backend.datasets.sinks import spreadsheet_text
 from backend.datasets.sources import Row, Source, open_source
 from backend.datasets.tasks import content_number, keys_read, task_data, task_number
@@ -209,7 +210,7 @@ def _number(answer: object) -> object:
 
 
 @dataclass(slots=True)
-class TeachTally:
+class _TeachTally:
     """The number of labels in a file: new, changed and withdrawn ones, and those known already.
 
     ``ahead`` counts the labels of tasks that no model has labelled, and ``blind`` those of blind tasks.
@@ -248,7 +249,7 @@ class TeachTally:
         return f"{counts}\nannotators in reports: {listed}"
 
 
-def teach_file(path: Path, config: Path | None, annotator: str | None = None) -> TeachTally:
+def teach_file(path: Path, config: Path | None, annotator: str | None = None) -> _TeachTally:
     """Take the labels of a file, and weigh those of several annotators by how often each is right."""
     environment = environment_with(config)
     settings = settings_module.load(environment.config)
@@ -258,7 +259,7 @@ def teach_file(path: Path, config: Path | None, annotator: str | None = None) ->
         with ledger.read() as connection:
             known = {project.key: project for project in projects.list_all(connection)}
             rows = _without_repetitions(list(_human_rows(source, known, connection, annotator)))
-        tally = TeachTally()
+        tally = _TeachTally()
         tally.annotators = {row.said_by: row.annotator for row in rows if row.annotator is not None}
         for key, of_project in itertools.groupby(
             sorted(rows, key=lambda row: row.project), key=lambda row: row.project
@@ -307,7 +308,7 @@ def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
 
 
 def _teach(
-    ledger: Ledger, event: WebhookEvent, rows: Sequence[_HumanRow], settings: Settings, tally: TeachTally
+    ledger: Ledger, event: WebhookEvent, rows: Sequence[_HumanRow], settings: Settings, tally: _TeachTally
 ) -> None:
     with ledger.write() as connection:
         stored = [_stored(connection, row) for row in rows]
@@ -330,7 +331,7 @@ def _stored(connection: Connection, row: _HumanRow) -> Annotation | None:
     return next((annotation for annotation in of_task if annotation.annotation_id == row.annotation), None)
 
 
-def _count(row: _HumanRow, stored: Annotation | None, tally: TeachTally) -> bool:
+def _count(row: _HumanRow, stored: Annotation | None, tally: _TeachTally) -> bool:
     """Count a row, and return whether it says something new."""
     taught = stored is not None and stored.teaches
     if stored is None or not taught:

@@ -331,7 +331,7 @@ _CAUSES = (
 
 
 @contextmanager
-def store_errors(where: str) -> Iterator[None]:
+def _store_errors(where: str) -> Iterator[None]:
     """Raise pyarrow's errors as ours, without their texts."""
     try:
         yield
@@ -398,7 +398,7 @@ class _ObjectFolder:
     def prepare(self) -> None:
         """Check that objects can be listed, written and removed."""
         self.names()
-        with store_errors(self.name):
+        with _store_errors(self.name):
             self._put(_PROBE, memoryview(b""))
         self.remove([_PROBE])
 
@@ -410,21 +410,21 @@ class _ObjectFolder:
         """The names of the objects directly in it."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra
 
-        with store_errors(self.name):
+        with _store_errors(self.name):
             files, path = _opened(self.address)
             found = files.get_file_info(FileSelector(path, allow_not_found=True))
         return [info.base_name for info in found]
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects."""
-        with store_errors(self.name):
+        with _store_errors(self.name):
             files, path = _opened(self.address)
             for name in names:
                 files.delete_file(f"{path}/{name}")
 
     def send(self, name: str, content: memoryview) -> None:
         """Write an object with all its content, or none."""
-        with store_errors(f"{self.name.rstrip('/')}/{name}"):
+        with _store_errors(f"{self.name.rstrip('/')}/{name}"):
             self._put(name, content)
 
     def _put(self, name: str, content: memoryview) -> None:

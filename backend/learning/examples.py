@@ -28,7 +28,7 @@ _MOST = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledTasks:
+class _LabelledTasks:
     """The labelled tasks of one question, any of which can serve as an example.
 
     Attributes:
@@ -69,23 +69,23 @@ class Examples:
 
     def __init__(self, access: LedgerAccess) -> None:
         self._ledger = access.ledger
-        self._cache: FitCache[LabelledTasks] = FitCache(
+        self._cache: FitCache[_LabelledTasks] = FitCache(
             access.readers, clock=access.clock, most=_MOST, failure="examples_not_read"
         )
 
-    async def current(self, key: StateKey) -> LabelledTasks:
+    async def current(self, key: StateKey) -> _LabelledTasks:
         """The labelled tasks of a question as of ten seconds ago or later."""
         latest = self._cache.latest(key)
         if latest is None or self._cache.is_old(key):
             latest = await outlast(lambda: asyncio.shield(self._cache.start(key, lambda: self._load(key))))
         return latest
 
-    def _load(self, key: StateKey) -> LabelledTasks:
+    def _load(self, key: StateKey) -> _LabelledTasks:
         with self._ledger.read() as connection:
             tasks = LearningRounds(connection, key.project, key.control, key.epoch).examples()
             tried = ProjectSums(connection, key.project).example_trials()
         contexts = np.array([task.context / np.linalg.norm(task.context) for task in tasks])
-        return LabelledTasks(tuple(tasks), contexts, tried)
+        return _LabelledTasks(tuple(tasks), contexts, tried)
 
 
 def label_texts(question: ConfigQuestion) -> dict[str, str] | None:

@@ -130,7 +130,7 @@ def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, Stor
     return answers
 
 
-def store_each(
+def _store_each(
     connection: Connection, bought: Sequence[tuple[StoredAnswer, tuple[str, int]]], now: float
 ) -> None:
     """Store answers, each linked to the project and the number of its task; stored ones are kept."""
@@ -426,7 +426,7 @@ def store_answers(connection: Connection, bought: Sequence[BoughtAnswer], *, now
         if user is not None:
             used.append((each, user))
     stored = [(each.stored(), user) for each, user in used if each.content is not None]
-    store_each(connection, stored, now)
+    _store_each(connection, stored, now)
     return {each.key for each, _ in used}
 
 
@@ -437,20 +437,12 @@ def settle_calls(connection: Connection, ended: Iterable[tuple[int | None, CallO
         connection: a write transaction.
         ended: the id of each call's reservation, ``None`` if nothing was reserved, and how it ended.
     """
-    settlements = [
-        CallCost(
-            call=call,
-            usd=outcome.usage.cost,
-            input_tokens=outcome.usage.input_tokens,
-            output_tokens=outcome.usage.output_tokens,
-            cached_tokens=outcome.usage.cached_tokens,
-            error_code=outcome.code,
-            seconds=outcome.seconds,
-        )
+    costs = [
+        CallCost(call, outcome.usage, outcome.code, outcome.seconds)
         for call, outcome in ended
         if call is not None
     ]
-    money.settle_each(connection, settlements)
+    money.settle_each(connection, costs)
 
 
 @dataclass(frozen=True, slots=True)

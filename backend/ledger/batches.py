@@ -120,7 +120,6 @@ class Jobs:
         *,
         states: Sequence[_JobState] = (),
         project: str | None = None,
-        model: str | None = None,
         limit: int | None = None,
     ) -> list[BatchJob]:
         """Return the jobs in some states, or in any, the newest last."""
@@ -129,8 +128,6 @@ class Jobs:
             query = query.where(_jobs.c.state.in_(states))
         if project is not None:
             query = query.where(_jobs.c.project == project)
-        if model is not None:
-            query = query.where(_jobs.c.model == model)
         return [BatchJob(**row._mapping) for row in self.connection.execute(query)][::-1]
 
     def change(self, job: str, **values: Any) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 from sqlalchemy import (
@@ -36,7 +36,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import insert as sqlalchemy_insert
 
-from backend.errors import BudgetExhaustedError, LedgerError
+from backend.errors import BudgetExhaustedError, LedgerError, Usage
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert, now, portions
 from backend.ledger.database.writer import Writer
@@ -361,27 +361,16 @@ class Reservation:
     shares: Mapping[int, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallCost:
-    """The cost of one call.
+class CallCost(NamedTuple):
+    """The cost of a call, by its id as :func:`reserve_each` returned it.
 
-    Attributes:
-        call: its id, as :func:`reserve_each` returned it.
-        usd: the actual cost, in $.
-        input_tokens: as counted by the provider.
-        output_tokens: as counted by the provider.
-        error_code: the error's code if the call gave no vote, ``None`` for an answer.
-        seconds: its duration, ``None`` if unknown.
-        cached_tokens: the part of the input tokens that the provider read from its cache.
+    ``error_code`` is ``None`` for an answer, and ``seconds`` if the duration is unknown.
     """
 
     call: int
-    usd: float
-    input_tokens: int
-    output_tokens: int
+    usage: Usage
     error_code: str | None
     seconds: float | None
-    cached_tokens: int = 0
 
 
 def reserve_each(connection: Connection, wanted: Sequence[Reservation]) -> dict[str, int]:
@@ -459,9 +448,16 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
         if call is None:
             raise LedgerError(f"there is no call {each.call}", where="money", fix="reserve it first")
         if call.state != "settled":
-            names = ("input_tokens", "output_tokens", "error_code", "seconds", "cached_tokens")
-            report = {name: getattr(each, name) for name in names}
-            ends.append((call, {"state": "settled", "cost": to_picodollars(each.usd), **report}))
+            end: dict[str, Any] = {
+                "state": "settled",
+                "cost": to_picodollars(each.usage.cost),
+                "input_tokens": each.usage.input_tokens,
+                "output_tokens": each.usage.output_tokens,
+                "cached_tokens": each.usage.cached_tokens,
+                "error_code": each.error_code,
+                "seconds": each.seconds,
+            }
+            ends.append((call, end))
     _end(connection, ends)
     return len(ends)
 
@@ -620,7 +616,7 @@ def spent_on_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
 
 
 @dataclass(frozen=True, slots=True)
-class ModelUsage:
+class _ModelUsage:
     """The answered calls to one model.
 
     Attributes:
@@ -642,7 +638,7 @@ class ModelUsage:
 
 def usage_by_model(
     connection: Connection, most_output: Mapping[str, int], *, max_factor: int
-) -> dict[str, ModelUsage]:
+) -> dict[str, _ModelUsage]:
     """Return the usage of those models that ever answered, over all projects, by the model's name.
 
     Each call counts with at most what it could take, so that no absurd number raises the expected prices.
@@ -671,7 +667,7 @@ def usage_by_model(
         .order_by(_calls.c.model)
     )
     return {
-        row.model: ModelUsage(
+        row.model: _ModelUsage(
             calls=row.calls,
             tasks=int(row.tasks),
             cached_tokens=int(row.cached_tokens),

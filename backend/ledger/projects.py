@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
 
@@ -24,7 +23,7 @@ _FORGET_FAILURES = delete(_failures).where(*_FAILURES_OF)
 
 
 @dataclass(frozen=True, slots=True)
-class FailedTask:
+class _FailedTask:
     """One task without a prediction.
 
     Attributes:
@@ -97,7 +96,7 @@ class FailedTasks:
 
 def list_failures(
     connection: Connection, projects: Collection[str], first: int, last: int | None, *, limit: int
-) -> list[FailedTask]:
+) -> list[_FailedTask]:
     """Return the failed tasks whose numbers are in a range, in their order."""
     query = (
         select(_failures.c.task, _failures.c.code, _failures.c.failed_at)
@@ -107,7 +106,7 @@ def list_failures(
     )
     if last is not None:
         query = query.where(_failures.c.task <= last)
-    return [FailedTask(**row._mapping) for row in connection.execute(query)]
+    return [_FailedTask(**row._mapping) for row in connection.execute(query)]
 
 
 _FIND_DELETED = select(_deleted.c.task).where(
@@ -133,16 +132,6 @@ _NEXT = (
     .values(sequence=_table.c.sequence + bindparam("count"))
     .returning(_table.c.sequence)
 )
-
-
-class _Unset(Enum):
-    """The type of :data:`_UNSET`."""
-
-    UNSET = "unset"
-
-
-_UNSET: Final = _Unset.UNSET
-"""Leaves a column unchanged, where ``None`` would clear it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,25 +197,10 @@ def list_all(connection: Connection) -> list[Project]:
     return [Project(**row._mapping) for row in connection.execute(select(_table).order_by(_table.c.key))]
 
 
-def remember(
-    connection: Connection,
-    project: str,
-    *,
-    extra_params: object = _UNSET,
-    label_config: str | _Unset | None = _UNSET,
-    model_version: str | _Unset | None = _UNSET,
-    now: float,
-    **others: object,
-) -> None:
-    """Store the given values, including ``None``; values that are left out stay as they are.
-
-    ``others`` are the further columns of :class:`Project`.
-    """
+def remember(connection: Connection, project: str, *, now: float, **columns: object) -> None:
+    """Store the given columns of :class:`Project`, including ``None``; the others stay as they are."""
     ensure(connection, project, now)
-    columns = {"extra_params": extra_params, "label_config": label_config, "model_version": model_version}
-    columns |= others
-    values = {name: value for name, value in columns.items() if value is not _UNSET}
-    connection.execute(update(_table).where(_table.c.key == project).values(**values, updated_at=now))
+    connection.execute(update(_table).where(_table.c.key == project).values(**columns, updated_at=now))
 
 
 @dataclass(frozen=True, slots=True)

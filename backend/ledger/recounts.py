@@ -14,7 +14,6 @@ from backend.ledger.database.statements import (
     among,
     insert_new,
     insert_or_replace,
-    numbers_for,
     rows_among,
 )
 from backend.ledger.human_annotations import is_open
@@ -62,11 +61,11 @@ def further_votes_of(connection: Connection, round_ids: Sequence[int]) -> dict[i
     """Return round → its further votes, by model; rounds without any are absent."""
     if not round_ids:
         return {}
-    dialect = connection.dialect.name
-    query = rows_among(dialect, _further_votes, "round_id", FurtherVote, "round_id", "model")
     found: dict[int, list[FurtherVote]] = {}
-    for row in connection.execute(query, numbers_for(dialect, round_ids)):
-        found.setdefault(row.round_id, []).append(FurtherVote(**row._mapping))
+    for vote in rows_among(
+        connection, _further_votes, "round_id", round_ids, FurtherVote, "round_id", "model"
+    ):
+        found.setdefault(vote.round_id, []).append(vote)
     return found
 
 
@@ -134,10 +133,8 @@ def latest(connection: Connection, round_ids: Sequence[int]) -> dict[int, Recoun
     """Return round → its latest recount; rounds that were counted once are absent."""
     if not round_ids:
         return {}
-    dialect = connection.dialect.name
-    query = rows_among(dialect, _table, "round_id", Recount, "number")
-    found = connection.execute(query, numbers_for(dialect, round_ids))
-    return {row.round_id: Recount(**row._mapping) for row in found}
+    rows = rows_among(connection, _table, "round_id", round_ids, Recount, "number")
+    return {recount.round_id: recount for recount in rows}
 
 
 def with_latest(connection: Connection, found: Mapping[RoundKey, Round]) -> dict[RoundKey, Round]:

@@ -72,12 +72,6 @@ class Accepted:
     accepted_at: float
 
 
-def _count_accepted(connection: Connection, project: str) -> int:
-    """Count a project's accepted tasks."""
-    query = select(func.count()).select_from(_accepted).where(_accepted.c.project == project)
-    return connection.scalars(query).one()
-
-
 @dataclass(frozen=True, slots=True)
 class AcceptedTasks:
     """A project's tasks whose prediction was accepted as their label."""

@@ -125,7 +125,7 @@ class PaidAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimResult:
+class _ClaimResult:
     """The result of a claim: the ``answer`` that is stored already, or the id of the ``call`` to make."""
 
     answer: PaidAnswer | None = None
@@ -204,7 +204,7 @@ class CallLedger:
 
     async def claim(
         self, key: str, query: ModelQuery, estimate: CallEstimate, until: float, seconds: float
-    ) -> ClaimResult:
+    ) -> _ClaimResult:
         """Return the stored answer, or claim the call and reserve the money for it.
 
         While another process makes the same call, this method waits. It also waits while the database is
@@ -250,7 +250,7 @@ class CallLedger:
 
     def _find_or_reserve(
         self, connection: Connection, wanted: Sequence[Reservation]
-    ) -> list[ClaimResult | None]:
+    ) -> list[_ClaimResult | None]:
         """Find each stored answer, or claim the call and reserve its money; ``None`` if others make it."""
         keys = [each.key for each in wanted]
         taken = Claims(connection).claimed(keys)
@@ -259,7 +259,7 @@ class CallLedger:
         calls = money.reserve_each(connection, [*free.values()])
         self.add_claims(connection, calls)
         return [
-            ClaimResult(call=calls[each.key])
+            _ClaimResult(call=calls[each.key])
             if free.get(each.key) is each
             else self._find_or_take_over(connection, each, found.get(each.key))
             for each in wanted
@@ -267,7 +267,7 @@ class CallLedger:
 
     def _find_or_take_over(
         self, connection: Connection, wanted: Reservation, stored: answers.StoredAnswer | None
-    ) -> ClaimResult | None:
+    ) -> _ClaimResult | None:
         """The same for a call that somebody has made or claimed before."""
         key = wanted.key
         if stored is not None:
@@ -289,10 +289,10 @@ class CallLedger:
             refuse_batched(connection, key, wanted)
             return None
         if claim.call is not None:
-            return ClaimResult(call=claim.call)  # the connection broke while this was committed
+            return _ClaimResult(call=claim.call)  # the connection broke while this was committed
         call = money.reserve_each(connection, [wanted])[key]
         Claims(connection).note_call(key, self.owner, call)
-        return ClaimResult(call=call)
+        return _ClaimResult(call=call)
 
     def acquire(self, connection: Connection, key: str) -> Claim | None:
         """Claim a call, in a write transaction; ``None`` if another process makes it.

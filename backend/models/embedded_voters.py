@@ -53,19 +53,19 @@ def _whole_text(text: str) -> tuple[str, ...]:
     return (text[:_LONGEST_TEXT],)
 
 
-def sentences(text: str) -> tuple[str, ...]:
+def _sentences(text: str) -> tuple[str, ...]:
     """Return the text's sentences, or the whole text if there are none."""
     parts = [stripped for part in _END.split(text[:_LONGEST_TEXT]) if (stripped := part.strip())]
     return tuple(parts[:_PASSAGES]) or _whole_text(text)
 
 
-def words(text: str) -> tuple[str, ...]:
+def _words(text: str) -> tuple[str, ...]:
     """Return the text's distinct words of four or more letters, or the whole text if there are none."""
     distinct = dict.fromkeys(_WORD.findall(text[:_LONGEST_TEXT].casefold()))
     return tuple(distinct)[:_PASSAGES] or _whole_text(text)
 
 
-def stems(text: str) -> Counter[str]:
+def _stems(text: str) -> Counter[str]:
     """Count the first letters of each word of four or more letters."""
     return Counter(word[:_STEM] for word in _WORD.findall(text[:_LONGEST_TEXT].casefold()))
 
@@ -82,7 +82,7 @@ def _sentence_about(label: str, _hint: str | None) -> tuple[str, ...]:
 
 def _hint_sentences(label: str, hint: str | None) -> tuple[str, ...]:
     """Return the sentences of the label's hint, or its name if it has no hint."""
-    return sentences(hint) if hint and hint.strip() else (label,)
+    return _sentences(hint) if hint and hint.strip() else (label,)
 
 
 def _hint_sentences_and_name(label: str, hint: str | None) -> tuple[str, ...]:
@@ -160,12 +160,12 @@ class _LexicalVoter:
 
 
 VOTERS: Mapping[str, _Voter] = {
-    "overlap": _LexicalVoter(stems),
-    "keywords": _CosineVoter(words, _hint_sentences),
+    "overlap": _LexicalVoter(_stems),
+    "keywords": _CosineVoter(_words, _hint_sentences),
     "label-name": _CosineVoter(_whole_text, _label_name),
     "label-sentence": _CosineVoter(_whole_text, _sentence_about),
     "hints": _CosineVoter(_whole_text, _hint_sentences),
-    "sentences": _CosineVoter(sentences, _hint_sentences_and_name),
+    "sentences": _CosineVoter(_sentences, _hint_sentences_and_name),
     "everything": _CosineVoter(_whole_text, _phrases),
 }
 """Name → voter, weakest first; litellm's name is ``embedded/<name>``."""

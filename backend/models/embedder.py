@@ -33,7 +33,7 @@ _FIX = (
 )
 
 
-def model_folder(name: str) -> Path | None:
+def _model_folder(name: str) -> Path | None:
     """Return the model's folder outside the hub's cache: the named folder, or the installed package's."""
     path = Path(name).expanduser()
     if path.is_dir():
@@ -56,7 +56,7 @@ def _load_model(name: str, *, local_files_only: bool, threads: int) -> Any:
 
     torch.set_num_threads(threads)
     logging.disable_progress_bar()  # it would be drawn into the server's log
-    folder = model_folder(name)
+    folder = _model_folder(name)
     failure: Exception | None = None
     for local in [True] if local_files_only or folder is not None else [True, False]:
         try:
@@ -84,12 +84,12 @@ def _encode_texts(model: Any, texts: Sequence[str]) -> Array:
 
 def _model_identity(name: str) -> str:
     """Return the model's name and the first 12 hexadecimal digits of its weights' SHA-256. Loads nothing."""
-    return f"{Path(name).name}@{weights_digest(name)[:12]}"
+    return f"{Path(name).name}@{_weights_digest(name)[:12]}"
 
 
-def weights_digest(name: str) -> str:
+def _weights_digest(name: str) -> str:
     """Return the SHA-256 of the model's weights, 64 hexadecimal digits; several files in order of path."""
-    folder = model_folder(name) or _hub_cache_folder(name)
+    folder = _model_folder(name) or _hub_cache_folder(name)
     for pattern in ("*.safetensors", "*.bin"):
         if files := sorted(folder.rglob(pattern)):
             return _sha256(files)

@@ -190,7 +190,7 @@ def _passes_on(model: str, address: str) -> bool:
     return not provider.startswith(_WITHOUT_ADDRESSES)
 
 
-def accepts_system_message(model: str) -> bool:
+def _accepts_system_message(model: str) -> bool:
     """Return whether the model accepts a system message; assumed if the map does not say."""
     return _price_map_entry(model).get("supports_system_messages") is not False
 
@@ -542,7 +542,7 @@ class Model:
     @cached_property
     def _accepts_system_message(self) -> bool:
         configured = self.settings.system_message
-        return accepts_system_message(self.settings.model) if configured is None else configured
+        return _accepts_system_message(self.settings.model) if configured is None else configured
 
     @cached_property
     def sees(self) -> bool:

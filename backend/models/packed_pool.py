@@ -68,7 +68,7 @@ class _Bin:
     timer: asyncio.TimerHandle | None = None
 
 
-class Collector:
+class _Collector:
     """The bins of one process. Used from one event loop only.
 
     Tasks share a bin if they are of one project, one arm, and one system message: the same questions and
@@ -184,7 +184,7 @@ class PackedPool:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
         self._rng = rng or random.SystemRandom()
         self._retries, self._clock = retries, clock
-        self.collector = Collector(self._send, clock)
+        self.collector = _Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._held: dict[str, asyncio.Task[None]] = {}
 

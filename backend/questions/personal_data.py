@@ -49,7 +49,7 @@ class _Part(NamedTuple):
     kind: str
 
 
-def redact(text: str) -> list[Edit]:
+def _redact(text: str) -> list[Edit]:
     """Return the parts of a text to replace, each with the name of its kind in angle brackets.
 
     Parts that overlap are replaced together, under the name of the surest kind.
@@ -63,7 +63,7 @@ def redact(text: str) -> list[Edit]:
     return [(part.start, part.end, f"<{part.kind}>") for part in merged]
 
 
-redact.version = "2"  # type: ignore[attr-defined]  # part of the epoch: raise it when other parts are replaced
+_redact.version = "2"  # type: ignore[attr-defined]  # part of the epoch: raise it when other parts are replaced
 
 
 def _joined(first: _Part, second: _Part) -> _Part:

@@ -40,7 +40,7 @@ _LONG = 100
 """A longer quotation may not overlap itself in the text: each such place takes long to compare."""
 
 
-class QuotedText:
+class _QuotedText:
     """A text in which quotations are located."""
 
     def __init__(self, text: str) -> None:
@@ -276,7 +276,7 @@ class Spans:
         located = self._ruler.locate(self.field, content.data)
         if (redacted := content.redacted.get(self.field.key)) is not None:
             located = redacted.located(located)
-        quoted_text = QuotedText(located.text)
+        quoted_text = _QuotedText(located.text)
         spans: set[Span] = set()
         for entry in answer:
             new = (span for span in self._candidates(entry, quoted_text, located) if span not in spans)
@@ -318,7 +318,7 @@ class Spans:
     def _ruler(self) -> _Ruler:
         return _HyperTextRuler(self.inline) if self.field.tag == "HyperText" else RULERS[self.field.tag]
 
-    def _candidates(self, entry: object, quoted_text: QuotedText, located: LocatedText) -> Iterator[Span]:
+    def _candidates(self, entry: object, quoted_text: _QuotedText, located: LocatedText) -> Iterator[Span]:
         """The spans that an entry of a model's answer can mean, in the order of the text."""
         if not isinstance(entry, Mapping):
             return

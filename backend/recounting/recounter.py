@@ -58,7 +58,7 @@ _Relabelled = Mapping[int, tuple[str, float]]
 
 
 @dataclass(slots=True)
-class QuestionCount:
+class _QuestionCount:
     """The result of a recount of one question: ``results`` has the rounds that would change.
 
     Blind rounds are in ``results`` and ``blind``, but in no number; the scores are sums, and ``score_change``
@@ -104,14 +104,14 @@ class _QuestionCounter:
 
     def count(
         self, key: StateKey, state: State, relabel: Callable[[Mapping[str, float]], _Relabelled]
-    ) -> QuestionCount:
+    ) -> _QuestionCount:
         """Count every kept round of a question by its state, which must not change meanwhile.
 
         ``relabel`` returns what this counting says of the answered rounds, by the prices of the models. The
         scores are calibrated on that: the labels that these rounds got first say how right an earlier
         counting was.
         """
-        found, scorer, prices = QuestionCount(key), None, dict[str, float]()
+        found, scorer, prices = _QuestionCount(key), None, dict[str, float]()
         for number, (kept, prices) in enumerate(self.rounds(key, state)):
             if number == 0:
                 scorer = self.scorer(key, kept.plan, prices, relabelled=relabel(prices))
@@ -383,10 +383,10 @@ def _without_absent(past: PastRound, models: Sequence[str]) -> PastRound:
     return replace(past, votes={arm: None for arm in past.costs if arm not in askable} | dict(past.votes))
 
 
-def record(
+def _record(
     connection: Connection,
     project: str,
-    found: Sequence[QuestionCount],
+    found: Sequence[_QuestionCount],
     *,
     reason: CountingReason,
     sequence: int,
@@ -426,7 +426,7 @@ def record(
     return counting
 
 
-def _news(connection: Connection, project: str, question: QuestionCount) -> list[Recount]:
+def _news(connection: Connection, project: str, question: _QuestionCount) -> list[Recount]:
     """The results that change something; of blind tasks, those behind the run that certifies."""
     if not question.results:
         return []
@@ -436,7 +436,7 @@ def _news(connection: Connection, project: str, question: QuestionCount) -> list
 
 
 def _begin_queue(
-    connection: Connection, question: QuestionCount, new: Sequence[Recount], number: int
+    connection: Connection, question: _QuestionCount, new: Sequence[Recount], number: int
 ) -> None:
     key = question.key
     answered = BlindQueues(connection, key.project).recounted(
@@ -465,7 +465,7 @@ class Stopped(Exception):  # noqa: N818 - it ends a thread's work, and is no err
 class ProjectCount:
     """The result of a recount of a project."""
 
-    questions: tuple[QuestionCount, ...]
+    questions: tuple[_QuestionCount, ...]
     sequence: int
     seconds: float
 
@@ -532,7 +532,7 @@ class Recounter:
         """Store what a counting found; ``None`` if nothing changes."""
 
         def change(connection: Connection) -> Counting | None:
-            return record(
+            return _record(
                 connection,
                 project,
                 found.questions,
@@ -554,7 +554,7 @@ class Recounter:
             LedgerError: the ledger cannot be read.
             Stopped: the process stops.
         """
-        began, found = time.monotonic(), list[QuestionCount]()
+        began, found = time.monotonic(), list[_QuestionCount]()
 
         def count(counter: _QuestionCounter, key: StateKey, state: State) -> None:
             answered = _AnsweredRounds(counter, key, state)

@@ -100,7 +100,7 @@ class _Entry(Generic[_Result]):
     asked_at: float
 
 
-class LastingWork(Generic[_Result]):
+class _LastingWork(Generic[_Result]):
     """Work under way, and results that nobody has fetched yet; safe for threads."""
 
     def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -146,7 +146,7 @@ class _Quotes:
         deadline: float,
     ) -> None:
         self._process, self._settings, self._threads = process, settings, threads
-        self._under_way = LastingWork[Quote](deadline)
+        self._under_way = _LastingWork[Quote](deadline)
 
     def count(
         self, project: str, config: LabelConfig, tasks: Sequence[Any]
@@ -192,7 +192,7 @@ _LONGEST = 0.05
 """Seconds after which the loop continues, even if the request is not answered."""
 
 
-class UrgentRequests:
+class _UrgentRequests:
     """The urgent requests of one process, and the event loop that pauses for them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -265,7 +265,7 @@ class Runtime:
         self.settings = settings
         self.clock = clock
         self._thread = LoopThread()
-        self._urgent_requests = UrgentRequests(self._thread.loop)
+        self._urgent_requests = _UrgentRequests(self._thread.loop)
         self._process = AnnotationProcess(
             settings,
             environment,
@@ -284,7 +284,7 @@ class Runtime:
             self.ledger, settings, write=self._write, clock=clock, pool=self.pool, environment=environment
         )
         self._trainings: set[Future[None]] = set()
-        self._doubting = LastingWork[Doubts](settings.deadline)
+        self._doubting = _LastingWork[Doubts](settings.deadline)
         self._reliability_fits = ReliabilityFits(self._access, settings)
         self._reliabilities = ReliabilityWatch(self._reliability_fits)
         sys.setswitchinterval(_SWITCH)

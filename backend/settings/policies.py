@@ -82,7 +82,7 @@ def _by_label(parameter: Declaration, number: Any) -> Any:
     return Annotated[number, WrapValidator(read), PlainSerializer(lambda value: value, return_type=Any)]
 
 
-def section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
+def _section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
     """Return the model of all parameters of these policy classes, with the policies' own defaults."""
     made: dict[str, Any] = {}
     for name, parameter in declared_by(policies).items():
@@ -92,7 +92,7 @@ def section_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
     return create_model("Parameters", __config__=FROZEN, **made)
 
 
-def overrides_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
+def _overrides_of(policies: Iterable[type[Any]]) -> type[BaseModel]:
     """Return the model of the parameters that a project may override; ``None`` means absent."""
     made: dict[str, Any] = {
         name: (_kind_of(parameter) | None, None)
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
 
     _Overridable = _Parameters
 else:
-    _Parameters, _Overridable = section_of(_CLASSES), overrides_of(_CLASSES)
+    _Parameters, _Overridable = _section_of(_CLASSES), _overrides_of(_CLASSES)
 
 
 class PolicySettings(_Parameters):

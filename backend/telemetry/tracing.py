@@ -127,11 +127,6 @@ def configure(endpoint: str | None, *, content: bool = False) -> None:
     _tracing.tracer = provider.get_tracer("camvo")
 
 
-def is_on() -> bool:
-    """Whether spans are recorded."""
-    return _tracing.tracer is not None
-
-
 def shut_down() -> None:
     """Send the spans that are left, and record none any more."""
     provider, _tracing.provider, _tracing.tracer = _tracing.provider, None, None

@@ -45,7 +45,7 @@ _FROM_VOTES: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class _Scale:
     """The grades of one arm's votes, for one label or for all.
 
     Attributes:
@@ -77,10 +77,10 @@ class Grades:
             of them.
     """
 
-    arms: Mapping[str, Scale] = field(default_factory=dict)
-    labels: Mapping[tuple[str, str], Scale] = field(default_factory=dict)
+    arms: Mapping[str, _Scale] = field(default_factory=dict)
+    labels: Mapping[tuple[str, str], _Scale] = field(default_factory=dict)
 
-    def scale(self, arm: str, label: str) -> Scale | None:
+    def scale(self, arm: str, label: str) -> _Scale | None:
         """The scale of an arm's votes for a label; ``None`` if nothing is known."""
         return self.labels.get((arm, label)) or self.arms.get(arm)
 
@@ -150,7 +150,7 @@ def _below(arm: str) -> tuple[float, ...]:
     return _BELOW_STUDENT if arm == STUDENT else _BELOW
 
 
-def _scale(table: Array, below: tuple[float, ...]) -> Scale | None:
+def _scale(table: Array, below: tuple[float, ...]) -> _Scale | None:
     """The scale of some votes from their table, shape (2, 2, levels); ``None`` if it is not informative."""
     by_others, by_people = table
     votes = (by_others + by_people).sum(axis=0)
@@ -164,7 +164,7 @@ def _scale(table: Array, below: tuple[float, ...]) -> Scale | None:
     from_votes = _shares(np.add.reduceat(by_others, starts, axis=1), frequent, _PRIOR_VOTES)
     shares = _shares(np.add.reduceat(by_people, starts, axis=1), from_votes, _FROM_VOTES)
     ratios = np.log(shares[1]) - np.log(shares[0])
-    return Scale(cuts, tuple(ratios.tolist()), tuple(shares[0].tolist()))
+    return _Scale(cuts, tuple(ratios.tolist()), tuple(shares[0].tolist()))
 
 
 def _shares(counts: Array, prior: Array, weight: float) -> Array:
@@ -231,7 +231,7 @@ class SureVotes:
     def _factor(self, arm: str) -> float:
         return 1.0 if arm == STUDENT else self.factor
 
-    def _expected(self, arm: str, scale: Scale | None) -> tuple[tuple[float, float, float], ...]:
+    def _expected(self, arm: str, scale: _Scale | None) -> tuple[tuple[float, float, float], ...]:
         if scale is None:
             return _ONE_GRADE
         return tuple(

@@ -3,13 +3,13 @@
 The answer is the label with the least expected error, and stopping is worth 1 − that error in steps of the
 scale: a step less is worth a right label.
 
-**Votes** have a model of their own (:class:`ScaleVotes`). An item has a level among the M labels, which is
+**Votes** have a model of their own (:class:`_ScaleVotes`). An item has a level among the M labels, which is
 what its votes have in common. Given it, arms vote independently: arm k says the label nearest to level +
 bias + noise, whose spread is its own, or the same on half of the scale or on the reversed one. Its
 confusion matrix is that of the bias and the spread where it has few votes, and its own where it has many.
 Which label is right is another question, because the level where models agree need not be that of people.
 
-**Readings** (:class:`ScaleReadings`) answer it: a vote pulls the answer to its own place on the scale. With
+**Readings** (:class:`_ScaleReadings`) answer it: a vote pulls the answer to its own place on the scale. With
 d the distance from a vote to a label in steps, log P(label | votes) = −Σ_k w_k·d_k + terms. Without human
 labels there are no terms and w_k follows from how far arm k usually is from the median of the others, so
 the most probable label is nearly their weighted median. An arm's bias is not corrected then: where models
@@ -68,7 +68,7 @@ _START: Final = 0.7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScaleVotes:
+class _ScaleVotes:
     """A fitted model of the votes of K arms on a scale of M labels.
 
     Attributes:
@@ -98,7 +98,7 @@ class ScaleVotes:
         return np.where((rows >= 0)[:, :, None], rows[:, :, None] == labels, expected)
 
     @classmethod
-    def fit(cls, rows: Rows, counts: Array, labels: int) -> ScaleVotes:
+    def fit(cls, rows: Rows, counts: Array, labels: int) -> _ScaleVotes:
         """Fit the model by EM to votes alone: positions on the scale, shape (P, K), and how often each."""
         said = rows[:, :, None] == np.arange(labels)
         cast = np.maximum(said.sum(axis=(1, 2)), 1)
@@ -167,7 +167,7 @@ _LEAST_EXPONENT: Final = 1.0 / 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScaleReadings:
+class _ScaleReadings:
     """How votes of K arms on M ordered labels are read.
 
     Attributes:
@@ -214,7 +214,7 @@ class ScaleReadings:
         return near, np.einsum("pkv,kvz->pzk", votes, np.sign(apart))
 
     @classmethod
-    def of_votes(cls, rows: Rows, counts: Array, labels: int) -> ScaleReadings:
+    def of_votes(cls, rows: Rows, counts: Array, labels: int) -> _ScaleReadings:
         """The reading without human labels, from rounds that asked all arms: positions, shape (P, K)."""
         arms = rows.shape[1]
         places = np.tile(np.arange(labels), (arms, 1))
@@ -228,7 +228,7 @@ class ScaleReadings:
         weights = np.minimum(_TEMPER * mean / usual**2, _MOST_WEIGHT)
         return cls(places, weights, np.zeros(arms), np.zeros(labels))
 
-    def taught(self, votes: Array, truth: NDArray[np.int64]) -> ScaleReadings:
+    def taught(self, votes: Array, truth: NDArray[np.int64]) -> _ScaleReadings:
         """The reading that human labels correct: by an exponent, and by terms if they prove these.
 
         Args:
@@ -293,8 +293,8 @@ _NO_CONFIDENCE: Final[Mapping[str, float]] = MappingProxyType({})
 class _ScaleModel:
     """The model of the votes of K arms, and how they are read. Rows are positions on the scale, (P, K)."""
 
-    votes: ScaleVotes
-    reading: ScaleReadings
+    votes: _ScaleVotes
+    reading: _ScaleReadings
 
     def right(self, rows: Rows) -> Array:
         """The probability of each label, shape (P, M)."""
@@ -478,8 +478,8 @@ def _of_votes(
     rows = VoteRows.of(evidence.patterns, arms, scale, ordered=True)
     weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(rows.partial.sum(), 1.0))
     asked = rows.counts > 0.0
-    votes = ScaleVotes.fit(rows.rows, weights, len(scale))
-    return rows, _ScaleModel(votes, ScaleReadings.of_votes(rows.rows[asked], rows.counts[asked], len(scale)))
+    votes = _ScaleVotes.fit(rows.rows, weights, len(scale))
+    return rows, _ScaleModel(votes, _ScaleReadings.of_votes(rows.rows[asked], rows.counts[asked], len(scale)))
 
 
 def _beliefs(

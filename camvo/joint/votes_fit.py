@@ -67,7 +67,7 @@ class Doubt:
     model: TwoCoins | Kinds
 
 
-def doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | None:
+def _doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | None:
     """The reading of the arms that agree most beyond the model, if it is nearly as likely."""
     counted = votes.counts > 0.0
     rows, counts = votes.rows[counted], votes.counts[counted]
@@ -179,7 +179,7 @@ class VotesFit:
         if prior is not None:
             by, head_start = prior.beside(model.skill, float(rows.counts.sum()))
             model = _moved(model, by)
-        doubt = doubt_of(model, rows, labels)
+        doubt = _doubt_of(model, rows, labels)
         if doubt is None and unclear:
             doubt = Doubt(unclear, _fit_model(rows, labels, possible))
         if doubt is None:

@@ -45,106 +45,6 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Labelling:
-    """A run's jobs under way."""
-
-    process: AnnotationProcess
-    at_once: int
-    labelled: int = 0
-    failed: Counter[str] = field(default_factory=Counter)
-    voteless: int = 0
-    waiting: int = 0
-    out_of_money: bool = False
-    hopeless: bool = False
-    _under_way: dict[Future[Prediction | None], Job] = field(default_factory=dict)
-    _short: list[Job] = field(default_factory=list)
-
-    def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Run jobs; each is yielded when it has ended, whether it is labelled or has failed."""
-        for job in jobs:
-            while len(self._under_way) >= self.at_once:
-                yield from self._ended()
-            if self._short:
-                yield from self._one_by_one()
-            if self.out_of_money or self.hopeless:
-                break
-            self._start(job)
-        yield from self._drained()
-        while self._short and not self.out_of_money:
-            yield from self._one_by_one()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the jobs under way, as after an interruption, and count those that get a label."""
-        done, _ = wait(self._under_way, timeout=seconds)
-        for future in done:
-            self._under_way.pop(future)
-            self.labelled += not future.cancelled() and future.exception() is None
-
-    @property
-    def under_way(self) -> int:
-        """How many jobs are under way."""
-        return sum(not future.done() for future in self._under_way)
-
-    def _start(self, job: Job) -> None:
-        self._under_way[self.process.thread.submit(annotate_in_bulk(self.process.annotator, job))] = job
-
-    def _drained(self) -> Iterator[Job]:
-        while self._under_way:
-            yield from self._ended()
-
-    def _one_by_one(self) -> Iterator[Job]:
-        """Try jobs without money again when nothing else is reserved; one that is refused then ends the run.
-
-        Every call reserves the most that it may cost, so parallel calls reserve far more than they will cost.
-        """
-        yield from self._drained()
-        self.at_once = max(self.at_once // 2, 1)
-        short, self._short = self._short, []
-        for job in short:
-            self._start(job)
-            yield from self._drained()
-            if self._short:
-                self.out_of_money = True
-                return
-
-    def _ended(self) -> Iterator[Job]:
-        done, _ = wait(self._under_way, return_when=FIRST_COMPLETED)
-        for future in done:
-            job = self._under_way.pop(future)
-            error = future.exception()
-            if isinstance(error, BudgetExhaustedError):
-                self._short.append(job)
-                continue
-            self._count(job, error)
-            yield job
-
-    def _count(self, job: Job, error: BaseException | None) -> None:
-        if error is None:
-            self.labelled += 1
-            return
-        if isinstance(error, BatchPendingError):
-            self.waiting += 1
-            return
-        if isinstance(error, CamvoError) and not isinstance(error, TaskError):
-            raise error
-        if isinstance(error, TaskError):
-            code = error.code
-        else:  # the text of an unexpected error might quote the task
-            code = "internal"
-            _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
-        self.failed[code] += 1
-        self.voteless += isinstance(error, NoVoteError) and error.partial is None
-        self.hopeless = not self.labelled and self.voteless >= HOPELESS
-
-
-async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
-    """Annotate a job of a large run, whose calls let those of smaller requests go first."""
-    request_size.set(_BULK)
-    with tracing.task(job.project, job.task):
-        return await annotator.annotate(job)
-
-
-@dataclass(frozen=True, slots=True)
 class RunCounts:
     """Counts of a run, or of one of its parts. Rows of equal content are one task."""
 
@@ -197,6 +97,103 @@ class RunCounts:
         return "\n".join(lines)
 
 
+@dataclass(slots=True)
+class Labelling:
+    """A run's jobs under way."""
+
+    process: AnnotationProcess
+    at_once: int
+    counts: RunCounts = field(default_factory=RunCounts)
+    voteless: int = 0
+    _under_way: dict[Future[Prediction | None], Job] = field(default_factory=dict)
+    _short: list[Job] = field(default_factory=list)
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Run jobs; each is yielded when it has ended, whether it is labelled or has failed."""
+        for job in jobs:
+            while len(self._under_way) >= self.at_once:
+                yield from self._ended()
+            if self._short:
+                yield from self._one_by_one()
+            if self.counts.out_of_money or self.counts.hopeless:
+                break
+            self._start(job)
+        yield from self._drained()
+        while self._short and not self.counts.out_of_money:
+            yield from self._one_by_one()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the jobs under way, as after an interruption, and count those that get a label."""
+        done, _ = wait(self._under_way, timeout=seconds)
+        for future in done:
+            self._under_way.pop(future)
+            self.counts.labelled += not future.cancelled() and future.exception() is None
+
+    @property
+    def under_way(self) -> int:
+        """How many jobs are under way."""
+        return sum(not future.done() for future in self._under_way)
+
+    def _start(self, job: Job) -> None:
+        self._under_way[self.process.thread.submit(annotate_in_bulk(self.process.annotator, job))] = job
+
+    def _drained(self) -> Iterator[Job]:
+        while self._under_way:
+            yield from self._ended()
+
+    def _one_by_one(self) -> Iterator[Job]:
+        """Try jobs without money again when nothing else is reserved; one that is refused then ends the run.
+
+        Every call reserves the most that it may cost, so parallel calls reserve far more than they will cost.
+        """
+        yield from self._drained()
+        self.at_once = max(self.at_once // 2, 1)
+        short, self._short = self._short, []
+        for job in short:
+            self._start(job)
+            yield from self._drained()
+            if self._short:
+                self.counts.out_of_money = True
+                return
+
+    def _ended(self) -> Iterator[Job]:
+        done, _ = wait(self._under_way, return_when=FIRST_COMPLETED)
+        for future in done:
+            job = self._under_way.pop(future)
+            error = future.exception()
+            if isinstance(error, BudgetExhaustedError):
+                self._short.append(job)
+                continue
+            self._count(job, error)
+            yield job
+
+    def _count(self, job: Job, error: BaseException | None) -> None:
+        counts = self.counts
+        if error is None:
+            counts.labelled += 1
+            return
+        if isinstance(error, BatchPendingError):
+            counts.waiting += 1
+            return
+        if isinstance(error, CamvoError) and not isinstance(error, TaskError):
+            raise error
+        if isinstance(error, TaskError):
+            code = error.code
+        else:  # the text of an unexpected error might quote the task
+            code = "internal"
+            _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
+        counts.failed[code] += 1
+        self.voteless += isinstance(error, NoVoteError) and error.partial is None
+        counts.hopeless = not counts.labelled and self.voteless >= HOPELESS
+
+
+async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:
+    """Annotate a job of a large run, whose calls let those of smaller requests go first."""
+    request_size.set(_BULK)
+    with tracing.task(job.project, job.task):
+        return await annotator.annotate(job)
+
+
 _EVERY = 1.0
 """Seconds between two looks at the ledger."""
 
@@ -236,53 +233,24 @@ class Spending:
         return self.so_far() + to_come(self.in_this_run(), asked, left)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RunTally:
-    """Counts of one run."""
+    """Counts of one run, and what its project has cost and lacks."""
 
-    rows: int
-    tasks: int
-    labelling: Labelling
+    counts: RunCounts
     spending: Spending
     models: Collection[str]
-    labelled_before: int = 0
-    left_out: int = 0
 
     def begin_sweep(self) -> None:
         """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
-        self.labelled_before = -self.labelling.labelled
-        self.left_out = self.labelling.waiting = 0
-        self.labelling.failed.clear()
-
-    @property
-    def counts(self) -> RunCounts:
-        """The counts so far."""
-        labelling = self.labelling
-        return RunCounts(
-            self.rows,
-            self.tasks,
-            labelling.labelled,
-            self.labelled_before,
-            self.left_out,
-            labelling.failed.copy(),
-            labelling.out_of_money,
-            labelling.hopeless,
-            labelling.waiting,
-        )
-
-    @property
-    def failed(self) -> int:
-        """How many tasks failed."""
-        return self.labelling.failed.total()
-
-    @property
-    def left(self) -> int:
-        """How many tasks the run has not finished."""
-        return self.counts.left
+        self.counts.labelled_before = -self.counts.labelled
+        self.counts.left_out = self.counts.waiting = 0
+        self.counts.failed.clear()
 
     def outlook(self) -> str:
         """What is spent and to come, for the progress bar."""
-        return self.spending.outlook(self.labelling.labelled + self.failed, self.left)
+        counts = self.counts
+        return self.spending.outlook(counts.labelled + counts.failed.total(), counts.left)
 
     def summary(self) -> str:
         """What was done and what it cost, and a line for each problem that may need action."""
@@ -291,6 +259,11 @@ class RunTally:
     def missing(self) -> Missing:
         """The labels and votes that the project lacks."""
         return self.spending.missing(self.models)
+
+    @property
+    def left(self) -> int:
+        """How many tasks the run has not finished."""
+        return self.counts.left
 
     @property
     def ending(self) -> Ending:
@@ -328,12 +301,12 @@ def label_tasks(
     jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False, everyone: bool = False
 ) -> RunTally:
     """Ask models about the tasks that are not labelled yet, at once or in providers' batches."""
-    labelling = Labelling(jobs.process, jobs.settings.tasks_at_once)
-    spending = Spending(jobs.process.ledger, jobs.project)
-    tally = RunTally(tasks.rows, tasks.tasks, labelling, spending, jobs.settings.arms)
+    counts = RunCounts(tasks.rows, tasks.tasks)
+    labelling = Labelling(jobs.process, jobs.settings.tasks_at_once, counts)
+    tally = RunTally(counts, Spending(jobs.process.ledger, jobs.project), jobs.settings.arms)
 
     def label(of: DatasetJobs, most: int | None) -> None:
-        _sweep(of, tasks, console, tally, most, everyone=everyone, only_failed=jobs.again)
+        _sweep(of, tasks, console, labelling, tally, most=most, everyone=everyone, only_failed=jobs.again)
 
     BatchRun(jobs, label, console, wait).run(tasks.tasks)
     return tally
@@ -343,22 +316,23 @@ def _sweep(
     jobs: DatasetJobs,
     tasks: IndexedTasks,
     console: Console,
+    labelling: Labelling,
     tally: RunTally,
-    most: int | None,
     *,
+    most: int | None,
     everyone: bool,
     only_failed: bool,
 ) -> None:
     """Take each task that has no label as far as it can go now."""
-    process, labelling = jobs.process, tally.labelling
+    process, counts = jobs.process, tally.counts
     tally.begin_sweep()
 
     def open_jobs() -> Iterator[Job]:
         for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), jobs):
             if stored.complete:
-                tally.labelled_before += 1
+                counts.labelled_before += 1
             elif only_failed and stored.failure is None:
-                tally.left_out += 1
+                counts.left_out += 1
             else:
                 yield replace(stored.job, everyone=everyone, questions=stored.questions)
                 continue

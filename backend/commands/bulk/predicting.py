@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from backend.annotation.job import random_draw
 from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
 from backend.commands.bulk.dataset_jobs import ALL, is_below
-from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.shared.backend_client import Progress, TaskAnswer
 from backend.commands.shared.output import Advance
 from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
 from backend.label_studio import predictions
@@ -128,7 +128,7 @@ _EVERY = 1.0
 
 
 class _Watched(Protocol):
-    """The part of the server's interface that :func:`watching` needs."""
+    """The part of the server's interface that :func:`_watching` needs."""
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -137,7 +137,7 @@ class _Watched(Protocol):
 
 
 @contextmanager
-def watching(
+def _watching(
     server: _Watched,
     project_key: str,
     tasks: range,
@@ -194,10 +194,8 @@ class _Predictor(_Watched, Protocol):
     ) -> list[TaskAnswer]:
         """Return for each task its predictions, or why it has none (yet)."""
 
-    def failed_tasks(
-        self, project_key: str, first: int = 0, last: int | None = None
-    ) -> dict[int, TaskFailure]:
-        """Return the tasks in a range of numbers that ended without a prediction."""
+    def failed_tasks(self, project_key: str) -> list[int]:
+        """Return the tasks that ended without a prediction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +311,7 @@ class PredictionRun:
         if self.only is None and not self.failed:
             yield from self.client.pages(self.project, size=self.batch)
             return
-        numbers = list(self.predictor.failed_tasks(self.key)) if self.only is None else self.only
+        numbers = self.predictor.failed_tasks(self.key) if self.only is None else self.only
         for portion in portions(numbers, self.batch):
             yield self.client.tasks(self.project, portion)
 
@@ -329,7 +327,7 @@ class PredictionRun:
         fruitless = 0
         remaining = list(tasks)
         numbers = [task["id"] for task in tasks]
-        with watching(self.predictor, self.key, range(min(numbers), max(numbers) + 1), shown):
+        with _watching(self.predictor, self.key, range(min(numbers), max(numbers) + 1), shown):
             while remaining:
                 results = self._ask(remaining, tally)
                 answers |= {

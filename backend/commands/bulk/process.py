@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
+from backend import settings as settings_module
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, HeldLabels
+from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
-from backend.datasets.sources import Row, open_source
+from backend.datasets import sources
+from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, Index
 from backend.errors import ConfigError
 from backend.label_studio import payloads, predictions
@@ -223,7 +226,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
 
 
 @contextmanager
-def open_file(
+def _open_file(
     path: Path,
     options: LabelOptions,
     settings: Settings,
@@ -232,7 +235,7 @@ def open_file(
     asking: bool = True,
 ) -> Iterator[tuple[DatasetJobs, Index]]:
     """Open a file in a process of its own: its jobs, and its tasks."""
-    source = open_source(path)
+    source = sources.open_source(path)
     dataset, project = options.dataset(source), options.project(source.path)
     with Index(dataset) as index:
         index.build()
@@ -279,3 +282,28 @@ def open_project(
         )
         tasks = ProjectTasks(client, number, client.count_tasks(number))
         yield OpenProject(client, number, label_config, tasks, jobs)
+
+
+Source: TypeAlias = Path | tuple[Client, int]
+"""A file, or the client of a Label Studio and the number of a project there."""
+
+
+def source_of(source: Path | int, environment: Environment, label_studio: str | None) -> Source:
+    """A file, or the project of Label Studio with this number."""
+    if isinstance(source, Path):
+        return source
+    return backend_client.label_studio_client(label_studio, environment), source
+
+
+@contextmanager
+def open_source(
+    source: Source, options: LabelOptions, environment: Environment, *, asking: bool = True
+) -> Iterator[tuple[DatasetJobs, Index | ProjectTasks]]:
+    """The jobs and tasks of a file or of a project, in a process of its own."""
+    settings = settings_module.load(environment.config)
+    if isinstance(source, Path):
+        with _open_file(source, options, settings, environment, asking=asking) as found:
+            yield found
+    else:
+        with open_project(*source, options, settings, environment, asking=asking) as project:
+            yield project.jobs, project.tasks

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress, islice
-from pathlib import Path
 from typing import Protocol
 
 import typer
@@ -20,18 +19,13 @@ from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
 from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels
 from backend.commands.bulk.labelling import label_tasks
-from backend.commands.bulk.process import (
-    ledger_to_read,
-    open_file,
-    open_project,
-)
-from backend.commands.shared import backend_client
+from backend.commands.bulk.process import Source, ledger_to_read, open_source, source_of
+from backend.commands.shared.arguments import ChosenTasks
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar, say
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
-from backend.label_studio.client import Client
 from backend.ledger.decided import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.ledger.rounds import Round, RoundKey
@@ -47,7 +41,7 @@ _NOTHING = ("", "1")
 """Cells that carry no information if the whole column consists of them."""
 
 
-def print_quote(console: Console, quote: Quote) -> None:
+def _print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
     for line in _lines(quote):
         say(console, line, markup=False)
@@ -260,7 +254,9 @@ class RandomSample:
         return self._draw(task.number) <= self._last
 
 
-def _quote_of(jobs: DatasetJobs, tasks: IndexedTasks, console: Console, target: float | None = None) -> Quote:
+def _counted_quote(
+    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, target: float | None = None
+) -> Quote:
     """Count the tasks that have no label yet, and say what they will cost. Spends nothing."""
     batched = frozenset() if jobs.batching is None else jobs.batching.models
     maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), tasks.first_rows()
@@ -315,19 +311,6 @@ def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, 
         say(console, line, markup=False)
 
 
-def _quote_after_pilot(
-    jobs: DatasetJobs, tasks: _SampledTasks, options: LabelOptions, console: Console, target: float | None
-) -> Quote:
-    """The quote of the tasks, after a pilot if there is to be one."""
-    quote = _quote_of(jobs, tasks, console, target)
-    if not options.pilot or not quote.to_come:
-        return quote
-    print_quote(console, quote)
-    _agree_to_pilot(quote, options, console)
-    _run_pilot(jobs, tasks, options, console)
-    return _quote_of(jobs, tasks, console, target)
-
-
 def agreed(
     jobs: DatasetJobs, tasks: _SampledTasks | RandomSample, options: LabelOptions, console: Console
 ) -> DatasetJobs:
@@ -335,7 +318,7 @@ def agreed(
     run_pilot = (
         None if isinstance(tasks, RandomSample) else partial(_run_pilot, jobs, tasks, options, console)
     )
-    aim = agree(partial(_quote_of, jobs, tasks, console), run_pilot, options, console)
+    aim = agree(partial(_counted_quote, jobs, tasks, console), run_pilot, options, console)
     return jobs if aim is None else replace(jobs, aim_usd=aim)
 
 
@@ -347,12 +330,12 @@ def agree(
     Returns what the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
     """
     quote = make()
-    print_quote(console, quote)
+    _print_quote(console, quote)
     if run_pilot is not None and options.pilot and quote.to_come:
         _agree_to_pilot(quote, options, console)
         run_pilot()
         quote = make()
-        print_quote(console, quote)
+        _print_quote(console, quote)
     agree_to(quote.bill.high, options, console)
     return _aim_of(quote, options)
 
@@ -381,68 +364,41 @@ def _aim_of(quote: Quote, options: LabelOptions) -> float | None:
     return quote.spent_by_job + quote.bill.high
 
 
-def print_quote_of(
-    source: Path | int,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-    *,
-    as_json: bool,
-    target: float | None = None,
-) -> None:
-    """Print the quote of a file, or of a Label Studio project by its number."""
-    environment = environment_with(config)
-    quiet_logs(environment)
+def print_quote_of(chosen: ChosenTasks, *, as_json: bool, target: float | None = None) -> None:
+    """Print the quote of a file or of a project."""
+    environment = quiet_environment(chosen.config)
     console = Console(stderr=as_json)
     with interruptible():
-        if isinstance(source, int):
-            client = backend_client.label_studio_client(label_studio, environment)
-            quote = quote_project(client, source, options, environment, console, target=target)
-        else:
-            quote = quote_file(source, options, environment, console, target=target)
+        found = source_of(chosen.source, environment, chosen.label_studio)
+        quote = _quote_of(found, chosen.options, environment, console, target=target)
     if as_json:
         print(json.dumps(quote.to_json(), indent=2))  # noqa: T201 - the output
     else:
-        print_quote(console, quote)
+        _print_quote(console, quote)
 
 
-def quote_file(
-    path: Path,
+def _quote_of(
+    source: Source,
     options: LabelOptions,
     environment: Environment,
     console: Console,
     *,
     target: float | None = None,
 ) -> Quote:
-    """The quote of a file, after a pilot if there is to be one."""
-    settings = settings_module.load(environment.config)
-    _require_price(settings, target)
+    """The quote of a file or a project, after a pilot if there is to be one."""
+    _require_price(settings_module.load(environment.config), target)
     asking = options.pilot > 0
     with (
         ledger_to_read(environment, asking=asking) as of_quote,
-        open_file(path, options, settings, of_quote, asking=asking) as (jobs, index),
+        open_source(source, options, of_quote, asking=asking) as (jobs, tasks),
     ):
-        return _quote_after_pilot(jobs, index, options, console, target)
-
-
-def quote_project(
-    client: Client,
-    number: int,
-    options: LabelOptions,
-    environment: Environment,
-    console: Console,
-    *,
-    target: float | None = None,
-) -> Quote:
-    """The quote of a project of Label Studio, after a pilot if there is to be one."""
-    settings = settings_module.load(environment.config)
-    _require_price(settings, target)
-    asking = options.pilot > 0
-    with (
-        ledger_to_read(environment, asking=asking) as of_quote,
-        open_project(client, number, options, settings, of_quote, asking=asking) as project,
-    ):
-        return _quote_after_pilot(project.jobs, project.tasks, options, console, target)
+        quote = _counted_quote(jobs, tasks, console, target)
+        if not options.pilot or not quote.to_come:
+            return quote
+        _print_quote(console, quote)
+        _agree_to_pilot(quote, options, console)
+        _run_pilot(jobs, tasks, options, console)
+        return _counted_quote(jobs, tasks, console, target)
 
 
 def _require_price(settings: Settings, target: float | None) -> None:

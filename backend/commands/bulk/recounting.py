@@ -51,7 +51,7 @@ class RecountTally:
 
 
 @dataclass(frozen=True, slots=True)
-class RecountRun:
+class _RecountRun:
     """One recount of one project. It keeps no state: an interrupted run can be repeated."""
 
     client: Client
@@ -119,10 +119,10 @@ class AskMoreTally:
 
 
 @dataclass(frozen=True, slots=True)
-class AskMoreRun:
+class _AskMoreRun:
     """One run over one project. The server keeps what was bought, so an interrupted run can be repeated."""
 
-    counting: RecountRun
+    counting: _RecountRun
     usd: float
     tally: AskMoreTally = field(default_factory=AskMoreTally)
 
@@ -183,7 +183,7 @@ class CompletingTally:
 class _CompletingRun:
     """Asks for the missing votes of one project. The server keeps what was bought."""
 
-    counting: RecountRun
+    counting: _RecountRun
     purse: Purse
     tally: CompletingTally = field(default_factory=CompletingTally)
 
@@ -230,7 +230,7 @@ def count_again(console: Console, counting: RecountRun, ask_more: float | None) 
         counting.count()
         if ask_more is None:
             return
-        run = AskMoreRun(counting, ask_more)
+        run = _AskMoreRun(counting, ask_more)
         run(status.update)
         counting.count()
         say(console, run.tally.summary(ask_more))

@@ -8,22 +8,20 @@ from concurrent.futures import Future, as_completed, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import structlog
 from rich.console import Console
 
-from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, is_audit
 from backend.annotation.trials import TrialPrice, TriedTask
 from backend.commands.bulk.dataset_jobs import NONE_HELD, DatasetJobs
-from backend.commands.bulk.process import open_file, open_project
-from backend.commands.shared import backend_client
+from backend.commands.bulk.process import Source, open_source, source_of
+from backend.commands.shared.arguments import ChosenTasks, read_text
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError, TaskError
-from backend.label_studio.client import Client
 from backend.learning.projects import project_settings
 from backend.learning.teaching import answering, person
 from backend.ledger import projects
@@ -40,50 +38,24 @@ _HTML: Final = (".html", ".htm")
 _log = structlog.get_logger(__name__)
 
 
-Source: TypeAlias = Path | tuple[Client, int]
-"""A file, or the client of a Label Studio and the number of a project there."""
-
-
-def source_of(source: Path | int, environment: Environment, label_studio: str | None) -> Source:
-    """A file, or the project of Label Studio with this number."""
-    if isinstance(source, Path):
-        return source
-    return backend_client.label_studio_client(label_studio, environment), source
-
-
 @contextmanager
 def opened_on_terminal(
-    source: Path | int,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-    *,
-    as_json: bool = False,
+    chosen: ChosenTasks, *, as_json: bool = False
 ) -> Iterator[tuple[DatasetJobs, IndexedTasks, Console]]:
     """:func:`opened` for a command that people may interrupt, with its console: stderr if it prints JSON."""
-    environment = environment_with(config)
-    quiet_logs(environment)
-    found = source_of(source, environment, label_studio)
-    with interruptible(), opened(found, options, environment) as (jobs, tasks):
+    environment = quiet_environment(chosen.config)
+    found = source_of(chosen.source, environment, chosen.label_studio)
+    with interruptible(), opened(found, chosen.options, environment) as (jobs, tasks):
         yield jobs, tasks, Console(stderr=as_json)
 
 
 @contextmanager
 def opened(
-    source: Source,
-    options: LabelOptions,
-    environment: Environment,
-    *,
-    asking: bool = True,
+    source: Source, options: LabelOptions, environment: Environment, *, asking: bool = True
 ) -> Iterator[tuple[DatasetJobs, IndexedTasks]]:
-    """The jobs and tasks of a file or of a project."""
-    settings = settings_module.load(environment.config)
-    if isinstance(source, Path):
-        with open_file(source, options, settings, environment, asking=asking) as (jobs, tasks):
-            yield replace(jobs, purse=None, batching=None, held=NONE_HELD), tasks
-    else:
-        with open_project(*source, options, settings, environment, asking=asking) as project:
-            yield replace(project.jobs, held=NONE_HELD), project.tasks
+    """The jobs and tasks of a file or of a project, which keep no labels of earlier instructions."""
+    with open_source(source, options, environment, asking=asking) as (jobs, tasks):
+        yield replace(jobs, purse=None, batching=None, held=NONE_HELD), tasks
 
 
 def own_text(jobs: DatasetJobs) -> str:
@@ -116,16 +88,6 @@ def _stored(jobs: DatasetJobs) -> Project:
         stored = projects.get(connection, jobs.project)
     assert stored is not None, "the project was stored when it was opened"  # noqa: S101
     return stored
-
-
-def read_text(path: Path, option: str) -> str:
-    """The text of a file that an option names."""
-    try:
-        return path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path} cannot be read: {type(error).__name__}", where=option, fix="check the path"
-        ) from None
 
 
 def read_instructions(path: Path, option: str) -> str:

@@ -22,19 +22,18 @@ from sqlalchemy import Connection
 from backend import settings as settings_module
 from backend.annotation.job import JobQuestion, random_draw
 from backend.commands.bulk.dataset_jobs import DatasetJobs
-from backend.commands.bulk.process import ledger_to_read
+from backend.commands.bulk.process import ledger_to_read, source_of
 from backend.commands.instructions.asking import (
     annotated_tasks,
     kept_blind,
     opened,
     peoples_label,
     read_instructions,
-    source_of,
 )
 from backend.commands.shared import backend_client
-from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.arguments import ChosenTasks
 from backend.commands.shared.output import plain_table, progress_bar, say
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.sinks import check_writable, whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError
@@ -237,28 +236,21 @@ class Codebook:
     unquoted: int = 0
 
 
-def run_codebook(
-    source: Path | int,
-    wanted: CodebookOptions,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-) -> None:
+def run_codebook(chosen: ChosenTasks, wanted: CodebookOptions) -> None:
     """Write the codebook of a file or of a project of Label Studio."""
-    environment = environment_with(config)
-    quiet_logs(environment)
+    environment = quiet_environment(chosen.config)
     check_writable(wanted.out)
-    console, found = Console(), source_of(source, environment, label_studio)
+    console, found = Console(), source_of(chosen.source, environment, chosen.label_studio)
     with (
         interruptible(),
         ledger_to_read(environment) as of_ledger,
-        opened(found, options, of_ledger, asking=False) as (jobs, tasks),
+        opened(found, chosen.options, of_ledger, asking=False) as (jobs, tasks),
         progress_bar(console, "reading", tasks.tasks, transient=True) as advance,
     ):
         book = collect(jobs, tasks, wanted, advance)
-    write_codebook(book, wanted, console)
+    _write_codebook(book, wanted, console)
     if wanted.into_project and not isinstance(found, Path):
-        write_into_project(*found, book, console, yes=wanted.yes)
+        _write_into_project(*found, book, console, yes=wanted.yes)
 
 
 def collect(
@@ -382,7 +374,7 @@ def _quotable(texts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -> None:
+def _write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -> None:
     """Write a codebook as Markdown, and say what is missing in it."""
     with whole_file(wanted.out) as file:
         file.write(_render("codebook.md", book).encode())
@@ -404,7 +396,7 @@ def write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) ->
             )
 
 
-def write_into_project(client: Client, number: int, book: Codebook, console: Console, *, yes: bool) -> None:
+def _write_into_project(client: Client, number: int, book: Codebook, console: Console, *, yes: bool) -> None:
     """Write a codebook below the project's instructions in Label Studio, for annotators alone.
 
     It replaces what stands below :data:`FOR_PEOPLE_ONLY` there. What models read stays as it is, so no epoch
@@ -477,7 +469,7 @@ def adopt_text(
     """Write a text into a project's instructions in Label Studio, in place of the one that models read."""
     option = "--adopt" if path is not None else "--take-back"
     text = None if path is None else read_instructions(path, option)
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     client = backend_client.label_studio_client(label_studio, environment)
     project = client.project(number)
     written = str(project.get("expert_instruction") or "")

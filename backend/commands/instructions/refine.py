@@ -33,6 +33,7 @@ from backend.commands.instructions.asking import (
 )
 from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect, how_to_adopt
 from backend.commands.instructions.trial import change, compare_texts, write_page
+from backend.commands.shared.arguments import ChosenTasks
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar, say
 from backend.datasets.sinks import whole_file
@@ -116,7 +117,7 @@ class _JudgedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Refinement:
+class _Refinement:
     """What came out.
 
     Attributes:
@@ -142,27 +143,19 @@ class Refinement:
     changes: Sequence[_JudgedChange]
 
 
-def run_refine(
-    source: Path | int,
-    wanted: RefineOptions,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def run_refine(chosen: ChosenTasks, wanted: RefineOptions, *, as_json: bool) -> None:
     """Refine the instructions of a file or of a project of Label Studio, and print what was found."""
-    with opened_on_terminal(source, options, config, label_studio, as_json=as_json) as (jobs, tasks, console):
-        found = refine_on(jobs, tasks, wanted, options, console)
+    with opened_on_terminal(chosen, as_json=as_json) as (jobs, tasks, console):
+        found = _refine_on(jobs, tasks, wanted, chosen.options, console)
     if as_json:
         print(json.dumps(asdict(found), indent=2))  # noqa: T201 - the output
         return
-    _print_refinement(console, found, source, config)
+    _print_refinement(console, found, chosen.source, chosen.config)
 
 
-def refine_on(
+def _refine_on(
     jobs: DatasetJobs, tasks: IndexedTasks, wanted: RefineOptions, options: LabelOptions, console: Console
-) -> Refinement:
+) -> _Refinement:
     """Let a model propose changes, and judge them on tasks that it was not shown."""
     by = wanted.by or _most_expensive(jobs)
     writer = jobs.process.pool.add_writer(by, _LONGEST_ANSWER)
@@ -179,7 +172,7 @@ def refine_on(
     race = _Judging(before, [with_text(before, each.text) for each in changes], annotated)
     race.run(judges, console)
     wanted.out.mkdir(parents=True, exist_ok=True)
-    return Refinement(
+    return _Refinement(
         project=short_name(jobs.project),
         in_project=is_in_project(jobs),
         by=by,
@@ -440,7 +433,7 @@ _VERDICTS: Final[Mapping[str, str]] = {
 }
 
 
-def _print_refinement(console: Console, found: Refinement, source: Path | int, config: Path | None) -> None:
+def _print_refinement(console: Console, found: _Refinement, source: Path | int, config: Path | None) -> None:
     """Print the changes with their verdicts, and how to adopt one."""
     lines = [
         f"{found.by} was shown {formats.of(found.cases, 'case')} and proposes"

@@ -28,9 +28,9 @@ from backend.commands.instructions.asking import (
     peoples_label,
     price_of,
     read_instructions,
-    read_text,
     with_text,
 )
+from backend.commands.shared.arguments import ChosenTasks, read_text
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar, say
 from backend.datasets.sinks import check_writable, whole_file
@@ -279,25 +279,17 @@ class TrialOptions:
     out: Path
 
 
-def run_trial(
-    source: Path | int,
-    trial: TrialOptions,
-    options: LabelOptions,
-    config: Path | None,
-    label_studio: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def run_trial(chosen: ChosenTasks, trial: TrialOptions, *, as_json: bool) -> None:
     """Try a text on a file or on a project of Label Studio, and print what changes."""
-    with opened_on_terminal(source, options, config, label_studio, as_json=as_json) as (jobs, tasks, console):
-        found = try_on(jobs, tasks, trial, options, console)
+    with opened_on_terminal(chosen, as_json=as_json) as (jobs, tasks, console):
+        found = _try_on(jobs, tasks, trial, chosen.options, console)
     if as_json:
         print(json.dumps(found.to_json(), indent=2))  # noqa: T201 - the output
     else:
         _print_comparison(console, found)
 
 
-def try_on(
+def _try_on(
     jobs: DatasetJobs, tasks: IndexedTasks, trial: TrialOptions, options: LabelOptions, console: Console
 ) -> _Comparison:
     """Ask every model about a sample of the tasks with both texts, and compare the labels."""

@@ -39,7 +39,7 @@ class _RowResult:
 
 
 @dataclass(frozen=True, slots=True)
-class AddedColumn:
+class _AddedColumn:
     """A column that is added. Exactly one of ``of_row`` and ``of_round`` fills it.
 
     Attributes:
@@ -59,53 +59,53 @@ class AddedColumn:
 
 
 COLUMNS: Final = (
-    AddedColumn("id", str, "the id", of_row=lambda row: row.stored.task.id),
-    AddedColumn(
+    _AddedColumn("id", str, "the id", of_row=lambda row: row.stored.task.id),
+    _AddedColumn(
         "label",
         str,
         "the label; empty if the task has none, or is blind and nobody has labelled it",
         of_round=lambda round_: round_.label,
     ),
-    AddedColumn("score", float, "the probability that it is right", of_round=lambda round_: round_.score),
-    AddedColumn(
+    _AddedColumn("score", float, "the probability that it is right", of_round=lambda round_: round_.score),
+    _AddedColumn(
         "likely",
         str,
         "the scores of the labels with a [recall](recall.md); JSON in CSV and Parquet",
         of_round=lambda round_: round_.plan.get("likely"),
     ),
-    AddedColumn(
+    _AddedColumn(
         "votes",
         str,
         "who voted what; JSON in CSV and Parquet",
         of_round=lambda round_: without_silent_student(round_.votes),
     ),
-    AddedColumn(
+    _AddedColumn(
         "incomplete",
         str,
         "the models whose votes are missing and [may still come](#when-a-model-is-down), with the reason;"
         " JSON in CSV and Parquet",
         of_round=lambda round_: round_.missing,
     ),
-    AddedColumn(
+    _AddedColumn(
         "human",
         str,
         "the label that people gave, once it was [taught](#people-without-label-studio)",
         of_round=lambda round_: round_.human,
     ),
-    AddedColumn(
+    _AddedColumn(
         "cost_usd",
         float,
         "what the task's calls cost; of rows with equal content the first one carries it, so the column adds"
         " up to the bill",
         of_row=lambda row: row.cost_usd,
     ),
-    AddedColumn(
+    _AddedColumn(
         "blind",
         bool,
         "whether the task is blind",
         of_row=lambda row: any(round_.audit for _, round_ in row.stored.decided),
     ),
-    AddedColumn(
+    _AddedColumn(
         "error",
         str,
         "why the task has no label, or none for one of its questions: a"
@@ -129,14 +129,14 @@ def added_values(
     return {name: _value(column, control, row) for name, column, control in _named(config)}
 
 
-def _value(column: AddedColumn, control: str, row: _RowResult) -> Any:
+def _value(column: _AddedColumn, control: str, row: _RowResult) -> Any:
     if column.of_row is not None:
         return column.of_row(row)
     round_ = row.shown.get(control)
     return None if round_ is None or column.of_round is None else column.of_round(round_)
 
 
-def _named(config: LabelConfig) -> Iterator[tuple[str, AddedColumn, str]]:
+def _named(config: LabelConfig) -> Iterator[tuple[str, _AddedColumn, str]]:
     """Each column with its whole name and its control, which is empty for a column of the row."""
     for of_controls, columns in groupby(COLUMNS, lambda column: column.of_round is not None):
         together = tuple(columns)

@@ -23,7 +23,7 @@ from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import forget_changed_rows, print_absent, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.sinks import PartsFolder, parquet_sink, parts_folder
 from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks
@@ -51,7 +51,7 @@ _OF_S3 = (
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class _Work:
     """The instructions for every process of a run. Can be sent to other hosts that see the same files."""
 
     path: Path
@@ -74,7 +74,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class PartOutcome:
+class _PartOutcome:
     """The outcome of one part."""
 
     part: int
@@ -83,22 +83,22 @@ class PartOutcome:
     error: str | None = None
 
 
-class PartLabeller:
+class _PartLabeller:
     """Labels parts, one after another, with one runtime. A context manager."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: _Work) -> None:
         self._work = work
         self._dataset: Dataset = work.options.dataset(open_source(work.path))
         self._opened = ExitStack()
         self._jobs: DatasetJobs | None = None
 
-    def __enter__(self) -> PartLabeller:
+    def __enter__(self) -> _PartLabeller:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def label(self, part: Part) -> PartOutcome:
+    def label(self, part: Part) -> _PartOutcome:
         """Label a part and write its file. A part that cannot be labelled does not end those after it.
 
         The file is the same whoever writes it: it says what the ledger holds of the part's rows. So a part
@@ -108,12 +108,12 @@ class PartLabeller:
             counts = self._label(part)
         except CamvoError as error:
             self._close()  # the runtime calls no more models; the next part opens another
-            return PartOutcome(part.number, code=error.code, error=str(error))
+            return _PartOutcome(part.number, code=error.code, error=str(error))
         except Exception as error:  # its text might quote a task
             _log.error("part_failed", part=part.number, kind=type(error).__name__)
             self._close()
-            return PartOutcome(part.number, code="internal", error=type(error).__name__)
-        return PartOutcome(part.number, counts)
+            return _PartOutcome(part.number, code="internal", error=type(error).__name__)
+        return _PartOutcome(part.number, counts)
 
     def _label(self, part: Part) -> RunCounts:
         work = self._work
@@ -146,7 +146,7 @@ def _is_installed() -> bool:
     return find_spec("ray") is not None and find_spec("pyarrow") is not None
 
 
-def _label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+def _label_on_ray(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
     """Label parts on the cluster of ``RAY_ADDRESS``, or on one that is started on this host."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it during its import
     import ray  # noqa: PLC0415 - an extra
@@ -180,11 +180,11 @@ def _label_on_ray(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
 class _Actor:
     """One process of the cluster. It lives as long as the run."""
 
-    def __init__(self, work: Work, keys: Mapping[str, str]) -> None:
+    def __init__(self, work: _Work, keys: Mapping[str, str]) -> None:
         # litellm reads keys from the environment, and that of another host may lack them.
         os.environ.update(keys)
         logs.configure(work.environment.log_level)
-        self._labeller = PartLabeller(work)
+        self._labeller = _PartLabeller(work)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
         """Label the parts of a batch."""
@@ -193,15 +193,14 @@ class _Actor:
 
 
 _Engine = Literal["asyncio", "ray"]
-_Outcomes = Callable[[Work, Sequence[Part]], Iterator[PartOutcome]]
+_Outcomes = Callable[[_Work, Sequence[Part]], Iterator[_PartOutcome]]
 
 
 def label_in_parts(
     path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine
 ) -> Ending:
     """Label a file and write the labels to a folder of Parquet files."""
-    folder, environment = parts_folder(out), environment_with(config)
-    quiet_logs(environment)
+    folder, environment = parts_folder(out), quiet_environment(config)
     console = Console()
     if engine == "ray" and not _is_installed():
         console.print(
@@ -210,7 +209,7 @@ def label_in_parts(
         engine = "asyncio"
     label = _label_on_ray if engine == "ray" else _label_here
     with interruptible():
-        counts, errors, missing = run_parts(path, folder, options, environment, console, label)
+        counts, errors, missing = _run_parts(path, folder, options, environment, console, label)
     for outcome in errors:
         say(console, f"part {outcome.part} is not labelled: {outcome.error}")
     say(console, f"written to {folder.name}")
@@ -219,14 +218,14 @@ def label_in_parts(
     return ending
 
 
-def run_parts(  # noqa: PLR0917 - two places, and what a run needs
+def _run_parts(  # noqa: PLR0917 - two places, and what a run needs
     path: Path,
     folder: PartsFolder,
     options: LabelOptions,
     environment: Environment,
     console: Console,
     label: _Outcomes,
-) -> tuple[RunCounts, list[PartOutcome], Missing]:
+) -> tuple[RunCounts, list[_PartOutcome], Missing]:
     """Read and check the whole file, and let an engine label its parts."""
     pyarrow_parquet()
     dataset = options.dataset(open_source(path))
@@ -237,7 +236,7 @@ def run_parts(  # noqa: PLR0917 - two places, and what a run needs
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
         parts = list(Part.every(index.rows, index.is_first()))
-        work = Work(
+        work = _Work(
             path=path.resolve(),
             folder=folder,
             options=options,
@@ -266,7 +265,7 @@ def _refuse_batches(settings: Settings) -> None:
         )
 
 
-def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Work:
+def _agreed(work: _Work, dataset: Dataset, index: Index, console: Console) -> _Work:
     """Show the quote, ask whether to spend it, and make every part keep to it."""
     print_absent(dataset, index, console)
     with annotation_process(work.settings, work.environment, asking=False) as process:
@@ -277,8 +276,8 @@ def _agreed(work: Work, dataset: Dataset, index: Index, console: Console) -> Wor
 
 
 def _gather(
-    outcomes: Iterator[PartOutcome], work: Work, rows: int, console: Console
-) -> tuple[RunCounts, list[PartOutcome], Missing]:
+    outcomes: Iterator[_PartOutcome], work: _Work, rows: int, console: Console
+) -> tuple[RunCounts, list[_PartOutcome], Missing]:
     """Sum the counts of all parts while showing the progress."""
     counts, errors = RunCounts(), []
     ledger = Ledger(work.environment.database_url)
@@ -305,8 +304,8 @@ def _gather(
     return counts, errors, missing
 
 
-def _label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+def _label_here(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
     """Label parts one after another in this process."""
-    with PartLabeller(work) as labeller:
+    with _PartLabeller(work) as labeller:
         for part in parts:
             yield labeller.label(part)

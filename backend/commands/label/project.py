@@ -23,11 +23,11 @@ from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import complete_and_count, results, write_results
 from backend.commands.shared import backend_client
-from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.shared.backend_client import Progress, TaskAnswer
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.sinks import check_sink
 from backend.errors import TaskError
 from backend.label_studio.client import Client
@@ -82,13 +82,13 @@ class _ProjectPredictor:
         async with self._slots:
             return await annotate_in_bulk(self._process.annotator, job)
 
-    def failed_tasks(
-        self, project_key: str, first: int = 0, last: int | None = None
-    ) -> dict[int, TaskFailure]:
-        """Return the tasks in a range of numbers that ended without a prediction."""
+    def failed_tasks(self, project_key: str) -> list[int]:
+        """Return the tasks that ended without a prediction."""
         with self._process.ledger.read() as connection:
-            listed = projects.list_failures(connection, [project_key], first, last, limit=_MOST)
-        return {failed.task: TaskFailure(failed.code, failed.failed_at) for failed in listed}
+            return [
+                failed.task
+                for failed in projects.list_failures(connection, [project_key], 0, None, limit=_MOST)
+            ]
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -175,17 +175,16 @@ def label_project(
     """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:
         check_sink(out, for_spreadsheet=options.spreadsheet)
-    environment = environment_with(config)
-    quiet_logs(environment)
+    environment = quiet_environment(config)
     client = backend_client.label_studio_client(label_studio, environment)
     console = Console()
     with interruptible():
-        tally = predict_in_process(client, number, options, environment, console, out=out)
+        tally = _predict_in_process(client, number, options, environment, console, out=out)
     print_ending(console, tally.ending)
     return tally.ending
 
 
-def predict_in_process(
+def _predict_in_process(
     client: Client,
     number: int,
     options: LabelOptions,

@@ -30,7 +30,7 @@ from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import environment_with, interruptible, quiet_logs
+from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.sinks import (
     Kinds,
     Result,
@@ -273,8 +273,7 @@ def _with_blind_sample(
 
 def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None) -> Ending:
     """Label a file and write the labels to another."""
-    environment = environment_with(config)
-    quiet_logs(environment)
+    environment = quiet_environment(config)
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)

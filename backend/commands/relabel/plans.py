@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from backend.commands.bulk.dataset_jobs import is_below
 from backend.commands.relabel.label_changes import CarriedTasks, LabelChanges, carried_tasks
+from backend.commands.shared.arguments import read_text
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
 from backend.learning.label_schemes import (
@@ -149,14 +150,7 @@ def _target(
 ) -> str:
     """The label config afterwards: the given one, the one that Label Studio has already, or a changed one."""
     if wanted.label_config is not None:
-        try:
-            return wanted.label_config.read_text("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{wanted.label_config} cannot be read: {type(error).__name__}",
-                where="--label-config",
-                fix="check the path",
-            ) from None
+        return read_text(wanted.label_config, "--label-config")
     now = {question.name: question.digest for question in parse_label_config(opened.config).questions}
     if any(now.get(name) != question.digest for name, question in before.items()):
         return opened.config

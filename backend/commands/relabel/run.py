@@ -19,7 +19,7 @@ from backend.commands.relabel.plans import Opened, RelabelPlan, lines_of, planne
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import say
-from backend.commands.shared.setup import environment_with, existing_ledger, quiet_logs
+from backend.commands.shared.setup import existing_ledger, quiet_environment
 from backend.errors import ConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
@@ -119,8 +119,7 @@ def run_relabel(
     agreed: Callable[[str], bool] | None,
 ) -> None:
     """Change the labels of a file's project or of one of Label Studio, once its plan is agreed to."""
-    environment = environment_with(config)
-    quiet_logs(environment)
+    environment = quiet_environment(config)
     with existing_ledger(environment):
         client = None
         if isinstance(source, int):

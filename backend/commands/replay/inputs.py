@@ -21,6 +21,7 @@ from backend.commands.shared.output import Advance
 from backend.datasets.sources import CsvError, CsvRecord, csv_records
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
+from backend.server.status.formats import of
 from camvo.numerics.small import with_category
 from camvo.typing import Array
 
@@ -413,22 +414,15 @@ def _odd_labels(table: VotesFile) -> list[str]:
     sentences = []
     for position, label in enumerate(table.labels):
         named = [name for name, count in counts.items() if count[position]]
+        items = of(sum(int(counts[name][position]) for name in named), "item")
         if named == [_TRUTH]:
             sentences.append(
-                f"no model ever names the truth {_quoted(label)} ({_items(counts[_TRUTH][position])}), so no"
-                " policy can be right there"
+                f"no model ever names the truth {_quoted(label)} ({items}), so no policy can be right there"
             )
         elif len(named) == 1 and others:
-            sentences.append(
-                f"only {named[0]!r} names the label {_quoted(label)} ({_items(counts[named[0]][position])});"
-                " a typing error?"
-            )
+            sentences.append(f"only {named[0]!r} names the label {_quoted(label)} ({items}); a typing error?")
     rest = len(sentences) - _MOST
     return [*sentences[:_MOST], *([f"{rest} more labels are named in one column only"] if rest > 0 else [])]
-
-
-def _items(count: int) -> str:
-    return f"{count:,} item{'' if count == 1 else 's'}"
 
 
 _Way: TypeAlias = Literal["random", "first", "lowest"]

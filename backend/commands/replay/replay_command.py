@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
+from rich.console import Console
 
 from backend.commands.shared.arguments import OptionGroup, numbers, with_groups
 from backend.errors import ReplayError
@@ -18,7 +19,7 @@ from camvo.policies.parameters import CLASSES, ByLabel, declared_by
 def _value_by_label(text: str, option: str) -> float | ByLabel:
     """Parse a finite number, or numbers by label: ``Fraud=50,default=15``.
 
-    >>> value_by_label("Fraud=50,default=15", "--worth")
+    >>> _value_by_label("Fraud=50,default=15", "--worth")
     {'Fraud': 50.0, 'default': 15.0}
     """
     if "=" not in text:
@@ -118,7 +119,7 @@ class SharedOptions:
         )
 
 
-def policy_options(
+def _policy_options(
     classes: Iterable[type[Any]], taken: Collection[str] = (), defaults: Mapping[str, str] | None = None
 ) -> dict[str, inspect.Parameter]:
     """Make an option of each parameter of the policies."""
@@ -164,7 +165,7 @@ def with_policies(**defaults: str) -> Callable[[Callable[..., None]], Callable[.
             if is_dataclass(each.annotation)
         ]
         taken = {*own, *(option.name for group in groups for option in group.options)}
-        options = policy_options(CLASSES, taken, defaults)
+        options = _policy_options(CLASSES, taken, defaults)
         names = {option.name: name for name, option in options.items()}
 
         def by_parameter(values: Mapping[str, Any]) -> PolicyParameters:
@@ -287,7 +288,5 @@ def replay(
 
     Example: camvo replay votes.csv --prices small=0.1,large=5 --policy joint --policy majority
     """
-    from rich.console import Console  # noqa: PLC0415 - keeps the help fast
-
     study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
     table.replay(votes, study).run(Console(), Console(stderr=True))

@@ -26,8 +26,9 @@ from backend.charts import (
     percent_tick,
     short,
 )
-from backend.commands.replay.report_data import ReportData, SettingRuns, many
+from backend.commands.replay.report_data import ReportData, SettingRuns
 from backend.commands.replay.runs import BLOCK, ReplayRun
+from backend.server.status.formats import of
 from camvo.scores.calibration import BINS, reliability, risk_curve
 from camvo.typing import Array
 
@@ -285,12 +286,12 @@ def _target_lines(axes: Axes, data: ReportData) -> None:
     figure.draw_without_rendering()
     boxes = [name.get_window_extent() for name in names]
     heights = np.array([(box.y0 + box.y1) / 2 for box in boxes])
-    moved = spread(heights, max(box.height for box in boxes) * 1.05)
+    moved = _spread(heights, max(box.height for box in boxes) * 1.05)
     for name, shift in zip(names, (moved - heights) * 72 / figure.dpi, strict=True):
         name.set_position((4, float(shift)))
 
 
-def spread(positions: Array, gap: float) -> Array:
+def _spread(positions: Array, gap: float) -> Array:
     """Return the ascending positions nearest to ``positions`` with at least ``gap`` between neighbours."""
     steps = gap * np.arange(len(positions))
     apart: Array = isotonic_regression(positions - steps).x + steps
@@ -391,7 +392,7 @@ def _scale(axes: Axes, data: ReportData, levels: Array) -> float:
 
 def _sets(data: ReportData) -> str:
     kind = "random set" if data.static.sampled else "fixed set"
-    return f"{many(len(data.static.sets), kind)} of models"
+    return f"{of(len(data.static.sets), kind)} of models"
 
 
 def _caption(data: ReportData, field: str, below: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from backend.charts import COLOURS
 from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Point, ReplayRun, Summary, student_note
+from backend.server.status.formats import of
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
 from camvo.replays.measures import (
@@ -326,8 +327,8 @@ class ReportData:
         """Sentences that describe what was replayed."""
         known = int((self.table.truth >= 0).sum())
         sizes = (
-            f"{many(len(self.table.truth), 'item')}, {many(len(self.table.prices), 'model')},"
-            f" {many(len(self.table.labels), 'label')}, {many(self.shuffles, 'shuffle')}."
+            f"{of(len(self.table.truth), 'item')}, {of(len(self.table.prices), 'model')},"
+            f" {of(len(self.table.labels), 'label')}, {of(self.shuffles, 'shuffle')}."
         )
         student = student_note([setting.summary for setting in self.settings])
         if not known:
@@ -364,11 +365,6 @@ def _plurality(votes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """Return the unweighted vote of all models: the first label in a tie, −1 without a vote."""
     tally = (votes[:, :, None] == np.arange(count)).sum(axis=1)
     return np.where(tally.any(axis=1), tally.argmax(axis=1), -1)
-
-
-def many(count: int, noun: str) -> str:
-    """Format a count with its noun, in the singular for one."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

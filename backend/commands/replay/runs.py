@@ -139,7 +139,22 @@ LOWEST, MEDIAN, HIGHEST = 0, 3, 6
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayRow:
+class _OfSetting:
+    """What identifies the setting that numbers are of."""
+
+    policy: str
+    delta: float | None
+    k_min: int | None
+    agreement_asked: float | None
+
+    @property
+    def point(self) -> Point:
+        """What identifies the setting."""
+        return self.policy, self.delta, self.k_min, self.agreement_asked
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRow(_OfSetting):
     """The measures of one run of one policy; docs/replay.md defines each field.
 
     ``None`` means unknown or absent: measures of accuracy without truth, parameters that the policy lacks,
@@ -147,10 +162,6 @@ class ReplayRow:
     item, in the unit of the prices.
     """
 
-    policy: str
-    delta: float | None
-    k_min: int | None
-    agreement_asked: float | None
     seed: int
     accuracy: float | None
     full_accuracy: float | None
@@ -171,11 +182,6 @@ class ReplayRow:
     within_one: float | None = None
     mae: float | None = None
     kappa: float | None = None
-
-    @property
-    def point(self) -> Point:
-        """What identifies the setting."""
-        return self.policy, self.delta, self.k_min, self.agreement_asked
 
     @classmethod
     def of(
@@ -260,26 +266,17 @@ class ReplayRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(_OfSetting):
     """The means of one setting's runs, by the fields of :data:`AVERAGED`; ``None`` if a run has no value.
 
     ``intervals`` are the means' 95% intervals by Student's t, and ``quantiles`` the :data:`QUANTILES`.
     """
 
-    policy: str
-    delta: float | None
-    k_min: int | None
-    agreement_asked: float | None
     shuffles: int
     means: dict[str, float | None]
     intervals: dict[str, tuple[float, float] | None]
     quantiles: dict[str, list[float] | None]
     student: bool = False
-
-    @property
-    def point(self) -> Point:
-        """What identifies the setting."""
-        return self.policy, self.delta, self.k_min, self.agreement_asked
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -21,11 +22,14 @@ from typing import (
 )
 
 import typer
+from rich.console import Console
 
+from backend.commands.shared.output import say
 from backend.errors import ConfigError, ReplayError
 
 if TYPE_CHECKING:
     from backend.commands.shared.options import LabelOptions
+    from backend.settings import Environment
 
 LabelStudioUrl: TypeAlias = Annotated[
     str | None,
@@ -66,6 +70,30 @@ AnyConfig: TypeAlias = Annotated[
     Path | None, typer.Option("--config", help=_CONFIG_HELP, show_default=_USUAL_CONFIG)
 ]
 """The same for commands that may need no camvo.yaml at all, such as those of the ledger."""
+
+
+_USUAL = "camvo.yaml"
+
+
+def environment_with(config: Path | None) -> Environment:
+    """Return the environment, with ``--config`` instead of ``CAMVO_CONFIG`` if it is given.
+
+    A ``camvo.yaml`` in the folder is not used unless requested; a line on stderr says so.
+    """
+    from backend.settings import Environment  # noqa: PLC0415 - keeps the help fast
+
+    environment = Environment()
+    if config is not None:
+        return environment.model_copy(update={"config": config})
+    if environment.config is None and Path(_USUAL).exists():
+        _say_that_it_is_not_used()
+    return environment
+
+
+@cache
+def _say_that_it_is_not_used() -> None:
+    text = f"camvo: found {_USUAL}, which is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
+    say(Console(stderr=True), text)
 
 
 SourceFile: TypeAlias = Annotated[
@@ -193,6 +221,15 @@ Engine: TypeAlias = Annotated[
 ]
 
 
+class ChosenTasks(NamedTuple):
+    """The tasks that a command is about, those of a file or of a project by its number, and its options."""
+
+    source: Path | int
+    options: LabelOptions
+    config: Path | None
+    label_studio: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksOf:
     """The options of a command about the tasks of a file or of a project. The help texts explain them."""
@@ -221,19 +258,20 @@ class TasksOf:
         own = {name: getattr(self, name) for name in names}
         refuse("is for files", "leave it out: Label Studio has the tasks", **own, **(of_file or {}))
 
-    def chosen(
-        self, of_project: Mapping[str, object] | None = None, **others: Any
-    ) -> tuple[Path | int, LabelOptions]:
-        """The file or the project's number, and the options of a run, checked as by :meth:`require_one`."""
+    def chosen(self, of_project: Mapping[str, object] | None = None, **others: Any) -> ChosenTasks:
+        """The tasks and the options of a run, checked as by :meth:`require_one`."""
         self.require_one(of_project=of_project)
-        return self.source or int(self.project or 0), self.run_options(**others)
+        source = self.source or int(self.project or 0)
+        return ChosenTasks(source, self.run_options(**others), self.config, self.label_studio)
 
     def run_options(self, **others: Any) -> LabelOptions:
         """The options of a run on a file."""
         from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
 
         return LabelOptions(
-            label_config=None if self.label_config is None else _text(self.label_config),
+            label_config=None
+            if self.label_config is None
+            else read_text(self.label_config, "--label-config"),
             labels=[text.strip() for text in (self.labels or "").split(",") if text.strip()],
             text_column=self.text_column,
             id_column=self.id_column,
@@ -316,12 +354,13 @@ def consent(command: str, *, yes: bool, dry_run: bool) -> Callable[[str], bool] 
     return None if dry_run else agreed
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path, option: str) -> str:
+    """The text of a file that an option names."""
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} cannot be read: {type(error).__name__}", where="--label-config", fix="check the path"
+            f"{path} cannot be read: {type(error).__name__}", where=option, fix="check the path"
         ) from None
 
 

@@ -20,14 +20,6 @@ from backend.settings import WEBHOOK_HEADER, Environment
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFailure:
-    """Why a task ended without a prediction, and when by the server's clock, in unix seconds."""
-
-    code: str
-    failed_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class TaskAnswer:
     """The server's predictions for one task.
 
@@ -241,18 +233,16 @@ class BackendClient:
         query = {"project": project_key, "round": after.round, "call": after.call}
         return Missing.of_json(self._answer("GET", "/missing", params=query))
 
-    def failed_tasks(
-        self, project_key: str, first: int = 0, last: int | None = None
-    ) -> dict[int, TaskFailure]:
-        """Return the project's tasks that ended without a prediction, in a range of their numbers."""
-        failures: dict[int, TaskFailure] = {}
-        start: int | None = first
+    def failed_tasks(self, project_key: str) -> list[int]:
+        """Return the project's tasks that ended without a prediction."""
+        failed: list[int] = []
+        start: int | None = 0
         while start is not None:
-            query = {"project": project_key, "first": start} | ({} if last is None else {"last": last})
+            query = {"project": project_key, "first": start}
             page = self._answer("GET", "/failed", params=query, unknown={"tasks": [], "next": None})
-            failures |= {row["task"]: TaskFailure(row["code"], row["failed_at"]) for row in page["tasks"]}
+            failed += [row["task"] for row in page["tasks"]]
             start = _further(page["next"], start, self.url)
-        return failures
+        return failed
 
     def recount(self, project_key: str) -> dict[str, Any] | None:
         """Have the kept votes of a project counted again; no model is asked."""

@@ -126,11 +126,6 @@ class Contents:
     settings: Mapping[str, str]
 
 
-def _current_questions(project: ProjectReport) -> list[QuestionReport]:
-    """The questions of a project as they are asked now."""
-    return [question for question in project.questions if question.current]
-
-
 def contents_of(connection: Connection, stored: Project, settings: Settings) -> Contents:
     """Collect the contents of a certificate. Reads every round of the project."""
     own, _ = project_settings(stored, settings)
@@ -227,22 +222,22 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
     """Print the state of a project's labels, from the ledger."""
     settings = settings_module.load(environment.config)
     with existing_ledger(environment) as ledger, ledger.read() as connection:
-        report = project_report(connection, settings, project)
+        report = _project_report(connection, settings, project)
     if report is None or not report.rounds:
         return
-    for line in outcome_lines(report):
+    for line in _outcome_lines(report):
         say(console, escape(line))
     for table in share_tables(report):
         console.print(table)
 
 
-def project_report(connection: Connection, settings: Settings, project: str) -> ProjectReport | None:
+def _project_report(connection: Connection, settings: Settings, project: str) -> ProjectReport | None:
     """The report on one project, with the shares of its labels; ``None`` if the ledger does not know it."""
     report = build_report(connection, settings, now=now(connection), project=project, certificates=True)
     return next((found for found in report.projects if found.key == project), None)
 
 
-def outcome_lines(project: ProjectReport) -> Iterator[str]:
+def _outcome_lines(project: ProjectReport) -> Iterator[str]:
     """The money spent, compared with asking everyone, and which labels are certified."""
     cost = project.cost
     saved = f": {project.saving}" if project.saving else ""
@@ -313,7 +308,7 @@ def _render(  # noqa: PLR0917 - what the page says
     drawings: dict[str, Drawing],
 ) -> str:
     """Return the page."""
-    questions = _current_questions(project)
+    questions = project.current
     return (
         templates("backend.commands", "resources", beyond_chance=beyond_chance, replaceable=replaceable)
         .get_template("certificate.html")
@@ -341,14 +336,9 @@ def issue_certificate(console: Console, environment: Environment, project: str |
     with existing_ledger(environment) as ledger:
         ledger.migrate()
         with ledger.read() as connection:
-            stored = stored_project(connection, named_project(connection, project))
-            report = project_report(connection, settings, stored.key)
-            if report is None or not report.rounds:
-                raise ConfigError(
-                    f"project {stored.key!r} has no label", where="--project", fix="label tasks first"
-                )
+            stored, report = labelled_project(connection, settings, project, "--certificate")
             said = contents_of(connection, stored, settings)
-        drawings = certificate_drawings(_current_questions(report))
+        drawings = certificate_drawings(report.current)
         with ledger.write() as connection:
             number, at = Certificates(connection, stored.key).next_number(), now(connection)
             page = _render(report, said, number, at, metadata.version("camvo"), drawings).encode()
@@ -359,22 +349,28 @@ def issue_certificate(console: Console, environment: Environment, project: str |
     return number
 
 
-def named_project(connection: Connection, project: str | None, option: str = "--certificate") -> str:
-    """The key of the named project, or of the only one; ``option`` is what needs one."""
-    if project is not None:
-        return project
-    known = [stored.key for stored in projects.list_all(connection)]
-    if len(known) != 1:
-        raise ConfigError(
-            f"the ledger has {len(known)} projects", where=option, fix="name one with --project"
-        )
-    return known[0]
+def labelled_project(
+    connection: Connection, settings: Settings, project: str | None, option: str
+) -> tuple[Project, ProjectReport]:
+    """The named project, or the only one, with its report; ``option`` is what needs one with labels."""
+    if project is None:
+        known = [stored.key for stored in projects.list_all(connection)]
+        if len(known) != 1:
+            raise ConfigError(
+                f"the ledger has {len(known)} projects", where=option, fix="name one with --project"
+            )
+        project = known[0]
+    stored = stored_project(connection, project)
+    report = _project_report(connection, settings, stored.key)
+    if report is None or not report.rounds:
+        raise ConfigError(f"project {stored.key!r} has no label", where="--project", fix="label tasks first")
+    return stored, report
 
 
 def _record(report: ProjectReport, said: Contents, number: int, at: float, page: bytes) -> Issued:
     certified = {
         question.control: 0 if question.guarantee.threshold is None else question.guarantee.labels
-        for question in _current_questions(report)
+        for question in report.current
     }
     return Issued(
         number=number,

@@ -5,40 +5,17 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from sqlalchemy import Connection
 
-from backend.commands.shared.output import say
+from backend.commands.shared.arguments import environment_with
 from backend.errors import ConfigError
 from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project
 from backend.settings import Environment
 from backend.telemetry import logs
-
-_USUAL = "camvo.yaml"
-
-
-def environment_with(config: Path | None) -> Environment:
-    """Return the environment, with ``--config`` instead of ``CAMVO_CONFIG`` if it is given.
-
-    A ``camvo.yaml`` in the folder is not used unless requested; a line on stderr says so.
-    """
-    environment = Environment()
-    if config is not None:
-        return environment.model_copy(update={"config": config})
-    if environment.config is None and Path(_USUAL).exists():
-        _say_that_it_is_not_used()
-    return environment
-
-
-@cache
-def _say_that_it_is_not_used() -> None:
-    text = f"camvo: found {_USUAL}, which is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
-    say(Console(stderr=True), text)
 
 
 @contextmanager
@@ -53,9 +30,11 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def quiet_logs(environment: Environment) -> None:
-    """Log errors only, unless the environment says otherwise: the command itself says what it does."""
+def quiet_environment(config: Path | None) -> Environment:
+    """The environment of a command that says itself what it does, so only errors are logged by default."""
+    environment = environment_with(config)
     logs.configure(environment.log_level if "log_level" in environment.model_fields_set else "error")
+    return environment
 
 
 @contextmanager

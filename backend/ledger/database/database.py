@@ -285,7 +285,7 @@ def _reader(engine: Engine) -> Engine:
     )
 
 
-def unbounded(engine: Engine) -> Engine:
+def _unbounded(engine: Engine) -> Engine:
     """Return the engine for migrations: write transactions whose statements may take any time."""
     return engine.execution_options(**{_MODE: "write", _UNBOUNDED: True})
 
@@ -305,7 +305,7 @@ def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
     def begin(connection: Connection) -> None:
         # A transaction that reads before it writes fails if another one wrote in between, so writers begin
         # with IMMEDIATE. A reader that tries to write fails at once.
-        mode = _mode(connection)
+        mode: str | None = connection.get_execution_options().get(_MODE)
         if mode is not None:
             file.check(connection)
             if connection.info.get(_MODE) != mode:
@@ -314,7 +314,7 @@ def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
             connection.exec_driver_sql("BEGIN IMMEDIATE" if mode == "write" else "BEGIN")
 
     def commit(connection: Connection) -> None:
-        if _mode(connection) == "write":
+        if connection.get_execution_options().get(_MODE) == "write":
             file.check(connection)
         # On a full disk SQLite rolls back on its own. The driver's commit() would then silently do nothing.
         driver: Any = connection.connection.dbapi_connection
@@ -327,11 +327,6 @@ def _set_up_sqlite(engine: Engine, file: _SqliteFile) -> None:
     event.listen(engine, "connect", connect)
     event.listen(engine, "begin", begin)
     event.listen(engine, "commit", commit)
-
-
-def _mode(connection: Connection) -> str | None:
-    mode: str | None = connection.get_execution_options().get(_MODE)
-    return mode
 
 
 def _take_turn(connection: Connection, patience: float, *, bounded: bool) -> None:
@@ -423,7 +418,7 @@ class Ledger:
         if self._engine.dialect.name == "sqlite":
             _SqliteFile(self._url).create()
             self._switch_to_wal()
-        with self._transaction(unbounded(self._engine)) as connection:
+        with self._transaction(_unbounded(self._engine)) as connection:
             if _revision(connection) != _head():
                 self._upgrade(connection)
 

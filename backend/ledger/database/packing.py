@@ -60,7 +60,7 @@ class PackedJson(TypeDecorator[Any]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """The stored object."""
-        return None if value is None else json.loads(decompress(bytes(value)))
+        return None if value is None else json.loads(_decompress(bytes(value)))
 
 
 def _compress(data: bytes) -> bytes:
@@ -69,7 +69,7 @@ def _compress(data: bytes) -> bytes:
     return _FIRST + compressor.compress(data) + compressor.flush()
 
 
-def decompress(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     """Inverse of :func:`_compress`."""
     return zlib.decompressobj(-15, _DICTIONARY).decompress(data[1:])
 
@@ -128,7 +128,7 @@ def with_context(stored: bytes, context: bytes | None) -> bytes:
     """
     if stored.startswith(_BRACE) or context is None:
         return stored
-    header = decompress(stored)
+    header = _decompress(stored)
     fields = json.loads(header)
     text = unpack_text(context) if "text" in fields else b""
     if len(text) != fields.get("text", 0):

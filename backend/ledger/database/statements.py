@@ -122,17 +122,19 @@ def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) 
     return column == any_(_array(numbers))
 
 
-@cache
-def rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order: str) -> Select[Any]:
-    """Return the query of the rows whose column holds one of some numbers (:func:`numbers_for`), built once.
+def rows_among(
+    connection: Connection, table: Table, column: str, numbers: Sequence[int], kind: type[_T], *order: str
+) -> list[_T]:
+    """Return the rows whose column holds one of the numbers; their dataclass names the columns to read."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    query = _rows_among(connection.dialect.name, table, column, kind, *order)  # type: ignore[arg-type]  # a class is hashable
+    listed = json.dumps(list(numbers)) if is_sqlite else list(numbers)
+    return [kind(**row._mapping) for row in connection.execute(query, {"numbers": listed})]
 
-    Args:
-        dialect: the name of the dialect.
-        table: the table.
-        column: the column that holds a number.
-        kind: a dataclass whose fields are the columns to read.
-        order: the columns to order by.
-    """
+
+@cache
+def _rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order: str) -> Select[Any]:
+    """The query of :func:`rows_among`, built once."""
     columns = table.c
     if dialect == "sqlite":
         numbers = func.json_each(bindparam("numbers", type_=Text)).table_valued("value")
@@ -141,11 +143,6 @@ def rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order:
         chosen = columns[column] == any_(bindparam("numbers", type_=ARRAY(BigInteger)))
     names = [each.name for each in fields(kind)]
     return select(*columns[*names]).where(chosen).order_by(*(columns[name] for name in order))
-
-
-def numbers_for(dialect: str, numbers: Sequence[int]) -> dict[str, Any]:
-    """Return the parameters of :func:`rows_among`."""
-    return {"numbers": json.dumps(list(numbers)) if dialect == "sqlite" else list(numbers)}
 
 
 def delete_tasks(connection: Connection, table: Any, project: str, tasks: Sequence[int]) -> int:

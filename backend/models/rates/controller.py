@@ -448,7 +448,7 @@ _WHOLE = 0.95
 """A reset after at least this share of a window refills a whole bucket; one unit comes much earlier."""
 
 
-class RateController:
+class _RateController:
     """The rates of one model.
 
     Args:
@@ -624,12 +624,12 @@ class ProcessRates:
 
     def __init__(self, clock: Clock, window: float = _WINDOW) -> None:
         self._clock, self.window = clock, window
-        self._controllers: dict[str, RateController] = {}
+        self._controllers: dict[str, _RateController] = {}
 
     async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
         """See :class:`RateStore`."""
         if model.name not in self._controllers:
-            self._controllers[model.name] = RateController(model.rpm, model.tpm, window=self.window)
+            self._controllers[model.name] = _RateController(model.rpm, model.tpm, window=self.window)
         return self._controllers[model.name].exchange(self._clock(), report)
 
 
@@ -659,7 +659,7 @@ class LedgerRates:
     def _exchange(self, model: ModelSettings, report: RateReport, connection: Connection) -> Lease:
         now = self._now(connection)
         state = answers.read_rates(connection, model.name)
-        controller = RateController(model.rpm, model.tpm, window=self.window, state=state)
+        controller = _RateController(model.rpm, model.tpm, window=self.window, state=state)
         lease = controller.exchange(now, report)
         answers.store_rates(connection, model.name, controller.dump(), now)
         return lease

@@ -58,17 +58,13 @@ def fence(texts: Mapping[str, str], digits: int = 12) -> str:
 
     Equal texts give equal strings, so the hash of a prompt is stable.
     """
-    keys, content = {key: _raw_json(key) for key in texts}, _raw_json(dict(texts))
+    keys, content = {key: _json(key) for key in texts}, _json(dict(texts))
     # The marker is a hash of the texts, so nobody can put it into a text beforehand.
     for attempt in itertools.count():  # with 12 digits the first hash, but for one text in millions
         marker = hashlib.sha256(f"{attempt} {content}".encode("utf-8", "surrogatepass")).hexdigest()[:digits]
         if not any(marker in part for pair in texts.items() for part in pair):
             break
     return "\n".join(f"BEGIN {marker} {keys[key]}\n{text}\nEND {marker}" for key, text in texts.items())
-
-
-def _raw_json(content: object) -> str:
-    return json.dumps(content, ensure_ascii=False)
 
 
 Messages: TypeAlias = Sequence[Mapping[str, Any]]

@@ -32,14 +32,14 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RaisedAlarm:
+class _RaisedAlarm:
     """One alarm, and the project that it is about; ``None`` if it concerns all."""
 
     alert: Alert
     project: ProjectReport | None
 
 
-def message(alarms: Sequence[RaisedAlarm]) -> dict[str, Any]:
+def _message(alarms: Sequence[_RaisedAlarm]) -> dict[str, Any]:
     """What is posted: ``text`` for people, which Slack shows, and ``alerts`` for programs.
 
     It has no text of a task: alarms name projects, models and controls only.
@@ -65,7 +65,7 @@ def _post(url: str, body: dict[str, Any]) -> bool:
 _FIX = "check the address in the variable that alerts.url_env names; it is posted again later"
 
 
-def _line(alarm: RaisedAlarm) -> str:
+def _line(alarm: _RaisedAlarm) -> str:
     where = "" if alarm.project is None else f"{_name(alarm.project)}: "
     cure = "" if alarm.alert.fix is None else f" What to do: {alarm.alert.fix}."
     text = f"CaMVo alarm: {where}{alarm.alert.message}.{cure} ({alarm.alert.code})"
@@ -73,7 +73,7 @@ def _line(alarm: RaisedAlarm) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _fields(alarm: RaisedAlarm) -> dict[str, Any]:
+def _fields(alarm: _RaisedAlarm) -> dict[str, Any]:
     alert, project = alarm.alert, alarm.project
     return {
         "code": alert.code,
@@ -143,7 +143,7 @@ class AlertWatch:
         url = self._url()
         if url is None or not untold or time.monotonic() < self._not_before:
             return []
-        body = message([found[key] for key in untold])
+        body = _message([found[key] for key in untold])
         if not await asyncio.to_thread(_post, url, body):
             self._failures += 1
             self._not_before = time.monotonic() + min(_PAUSE * 2.0**self._failures, _LONGEST)
@@ -179,12 +179,12 @@ class AlertWatch:
         return None if name is None else self._environment.secret(name)
 
 
-def _alarms(report: Report) -> dict[AlertKey, RaisedAlarm]:
+def _alarms(report: Report) -> dict[AlertKey, _RaisedAlarm]:
     """The alarms of a report by what they are about; notes are none."""
     found = [(alert, None) for alert in report.alerts]
     of_projects = [(alert, project) for project in report.projects for alert in project.alerts]
     return {
-        AlertKey("" if project is None else project.key, alert.code, alert.subject): RaisedAlarm(
+        AlertKey("" if project is None else project.key, alert.code, alert.subject): _RaisedAlarm(
             alert, project
         )
         for alert, project in [*found, *of_projects]

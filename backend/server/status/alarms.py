@@ -313,7 +313,7 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
         f"change, and scores by {waiting.would_move:.2f} on average"
     )
     fix = f"run {waiting.command}"
-    certifying = sum(question.guarantee.run for question in project.questions if question.current)
+    certifying = sum(question.guarantee.run for question in project.current)
     if certifying:
         fix += f", before further blind tasks are labelled: the {of(certifying, 'blind label')} so far then"
         fix += " certify nothing any more"
@@ -329,7 +329,7 @@ def _hear_people(project: ProjectReport) -> str:
             "if people have annotated, look at Settings → Webhooks in Label Studio: one must end in "
             "/webhook and be active"
         )
-    if any(question.guarantee.blind for question in project.questions if question.current):
+    if any(question.guarantee.blind for question in project.current):
         return "label the blind tasks, with --blind in blind.csv, and give them to camvo teach"
     return (
         f"camvo label … --name {project.key}-blind --blind 300 writes a sample for people, camvo teach takes"

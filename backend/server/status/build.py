@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
@@ -16,15 +17,17 @@ from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError, ModelTimeoutError
 from backend.learning.annotators import answered_questions
 from backend.learning.label_schemes import compare_texts_so_far, open_labels
-from backend.learning.projects import closed_controls, project_settings, shown_instructions
+from backend.learning.projects import asked_questions, closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
+from backend.ledger.answers import PackChecks
 from backend.ledger.certificates import Certificates, Issued, Reason
 from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
 from backend.ledger.money import from_picodollars
-from backend.ledger.projects import Project, is_of_label_studio, short_name
-from backend.ledger.recounts import FurtherVotes
-from backend.ledger.reports import ProjectSums, RoundsRow
+from backend.ledger.projects import FailedTasks, Project, is_of_label_studio, short_name
+from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
+from backend.ledger.reports import BINS, BinRow, ProjectSums, RoundsRow
+from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.status import formats
 from backend.server.status.alarms import Found, alarms_first, anchoring_alerts, project_alerts, server_alerts
@@ -46,23 +49,22 @@ from backend.server.status.report import (
     Cost,
     LostCalls,
     ModelVersion,
+    PackComparison,
+    PackReport,
+    ProgressReport,
     ProjectReport,
+    RecountReport,
+    ReliabilityReport,
     Report,
+    ScoreBin,
     ServerReport,
     Share,
 )
-from backend.server.status.work import (
-    failed_task_reports,
-    label_studio_address,
-    next_steps,
-    pack_reports,
-    progress_report,
-    recount_report,
-    reliability_report,
-)
+from backend.server.status.work import commands_of, failed_task_reports, next_steps
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
+from camvo.twins import judge_pack, model_of
 
 _WHY: dict[Reason, str] = {
     "recounted": "votes were counted again since, which changed labels or scores",
@@ -93,6 +95,112 @@ def _holds(certificate: Issued) -> str:
     """What a certificate says that nothing has overtaken."""
     certified = sum(found.get("certified", 0) for found in certificate.evidence.values())
     return "it holds" if certified else "it certifies no label, since it rests on too few blind labels"
+
+
+def _pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
+    """A report for each packed arm that a project has asked, by name."""
+    agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for check in PackChecks(connection, project).all():
+        agreed[check.arm][check.control, check.epoch].append(check.agreed)
+    sums = {row.arm: row for row in ProjectSums(connection, project).packs()}
+    return tuple(
+        PackReport(
+            arm=arm,
+            model=model_of(arm) or arm,
+            prompts=0 if (row := sums.get(arm)) is None else row.prompts,
+            tasks=0 if row is None else row.tasks,
+            cost_usd=0.0 if row is None else row.cost_usd,
+            comparisons=tuple(
+                PackComparison(control, epoch, verdict.compared, verdict.differed, verdict.unpacked)
+                for (control, epoch), same in sorted(agreed[arm].items())
+                for verdict in [judge_pack(same)]
+            ),
+        )
+        for arm in sorted({*sums, *agreed})
+    )
+
+
+def _progress_report(
+    connection: Connection, stored: Project, config: LabelConfig | None, instructions: str | None
+) -> ProgressReport:
+    """Count a project's tasks; its instructions are part of the prompts now."""
+    rounds = ProjectRounds(connection, stored.key)
+    predicted = rounds.count_tasks()
+    current = ProjectSums(connection, stored.key).labelled_tasks(rounds.latest_epochs())
+    # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
+    seen = predicted + FailedTasks(connection, stored.key).count_unlabelled()
+    tasks = None if stored.task_number is None else max(stored.task_number, seen)
+    return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config, instructions))
+
+
+def _changed(stored: Project, config: LabelConfig | None, instructions: str | None) -> tuple[str, ...]:
+    if config is None or not stored.predicted:
+        return ()
+    now = asked_questions(config, instructions)
+    names = sorted({*now, *stored.predicted})
+    return tuple(name for name in names if now.get(name) != stored.predicted.get(name))
+
+
+def _label_studio_address(stored: Project, configured: str | None) -> str | None:
+    """The address of a project's Label Studio for links; ``None`` if it is unknown.
+
+    It is the one that Label Studio gives itself, since a browser can open it; the configured one may be known
+    inside a network of containers only. Each project has its own, so two Label Studios are kept apart.
+    """
+    if not is_of_label_studio(stored.key):
+        return None
+    address = (stored.hostname or configured or "").rstrip("/")
+    return address if address.startswith(("http://", "https://")) and "@" not in address else None
+
+
+def _recount_report(connection: Connection, project: str) -> RecountReport:
+    """The report of one project."""
+    recounted = Recounts(connection, project)
+    made, look = recounted.countings(), recounted.last_look()
+    last = made[0] if made else None
+    seen = last.sequence if last else 0
+    waits = look if look is not None and look.by_hand and look.sequence > seen else None
+    labels, scores = recounted.changed_labels()
+    sums = FurtherVotes(connection, project).sums()
+    return RecountReport(
+        countings=len(made),
+        labels=labels,
+        scores=scores,
+        last_at=last.created_at if last else None,
+        last_reason=last.reason if last else None,
+        last_labels=last.labels if last else 0,
+        last_scores=last.scores if last else 0,
+        score_before=last.score_before if last else None,
+        score_after=last.score_after if last else None,
+        pending=recounted.count_pending(),
+        would_change=waits.labels if waits else 0,
+        would_count=waits.counted if waits else 0,
+        would_move=waits.score_change if waits else 0.0,
+        command=commands_of(project).recount if waits else None,
+        further=sums.get("doubt", NO_FURTHER_VOTES),
+        completed=sums.get("human", NO_FURTHER_VOTES),
+    )
+
+
+def _reliability_report(rows: Iterable[BinRow]) -> ReliabilityReport:
+    """The reliability diagram's numbers and the calibration error."""
+    by_bin = {row.bin: row for row in rows}
+    labels = Share.of((row.rounds, row.confirmed) for row in by_bin.values())
+    gaps = sum(abs(row.score - row.confirmed) for row in by_bin.values())
+    total = sum(row.score for row in by_bin.values())
+    return ReliabilityReport(
+        labels=labels,
+        score=total / labels.count if labels.count else None,
+        ece=gaps / labels.count if labels.count else None,
+        bins=tuple(_bin(number, by_bin.get(number)) for number in range(BINS)),
+    )
+
+
+def _bin(number: int, row: BinRow | None) -> ScoreBin:
+    low, high = number / BINS, (number + 1) / BINS
+    if row is None:
+        return ScoreBin(low, high, 0, None, Share.of(()))
+    return ScoreBin(low, high, row.rounds, row.score / row.rounds, Share.of([(row.rounds, row.confirmed)]))
 
 
 if TYPE_CHECKING:
@@ -263,7 +371,7 @@ def _project_report(
     account = money.balance(connection, key, money.TOTAL)
     shown, ours = stored.model_version, settings.model_version
     asked = {question.name: question for question in config.questions} if config else {}
-    progress = progress_report(connection, stored, config, shown_instructions(stored, own_settings))
+    progress = _progress_report(connection, stored, config, shown_instructions(stored, own_settings))
     closed = closed_controls(stored) or {}
     recall = own_settings.policy.recall or {}
     source = QuestionSource(
@@ -274,7 +382,7 @@ def _project_report(
     pool = own_settings.arms if around.configured else tuple(MissingVotes(connection, key, None).of_models())
     embedded = {model.name for model in own_settings.models if model.is_embedded}
     models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
-    label_studio = label_studio_address(stored, around.label_studio)
+    label_studio = _label_studio_address(stored, around.label_studio)
     report = ProjectReport(
         key=key,
         id=short_name(key),
@@ -301,8 +409,8 @@ def _project_report(
         ),
         questions=questions,
         models=models,
-        audit=reliability_report(row for row in bins if row.audit),
-        reviewed=reliability_report(row for row in bins if not row.audit),
+        audit=_reliability_report(row for row in bins if row.audit),
+        reviewed=_reliability_report(row for row in bins if not row.audit),
         skipped=() if config is None else config.skipped,
         page=() if config is None else config.page,
         failed=failed_task_reports(connection, key),
@@ -310,8 +418,8 @@ def _project_report(
         title=stored.title,
         label_studio=label_studio,
         url=None if label_studio is None else f"{label_studio}/projects/{short_name(key)}/data",
-        recounts=recount_report(connection, key),
-        packs=pack_reports(connection, key),
+        recounts=_recount_report(connection, key),
+        packs=_pack_reports(connection, key),
         texts=tuple(compare_texts_so_far(connection, key)),
         certificates=_certificate_reports(connection, key) if around.certificates else None,
         incomplete=missing.incomplete,
@@ -404,7 +512,7 @@ def render_page(report: Report, *, overview: bool, texts: bool = False) -> str:
             report=report,
             project=project,
             texts=texts,
-            several=project is not None and sum(question.current for question in project.questions) > 1,
+            several=project is not None and len(project.current) > 1,
             charts={} if project is None else _drawings(project),
             by_host=_by_host(report.projects),
         )

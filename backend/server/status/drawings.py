@@ -62,7 +62,7 @@ class Drawing:
 
 
 @lru_cache(maxsize=_KEPT)
-def drawn(draw: Callable[..., Picture], name: str, *data: Any) -> Drawing:
+def _drawn(draw: Callable[..., Picture], name: str, *data: Any) -> Drawing:
     """Draw a chart."""
     # Label names may be in any script: the browser has their fonts, and matplotlib need not.
     with style(), warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
@@ -72,7 +72,7 @@ def drawn(draw: Callable[..., Picture], name: str, *data: Any) -> Drawing:
     return Drawing(picture.heading, element, " ".join(picture.caption))
 
 
-def confusion(cells: tuple[ConfusionCount, ...]) -> Picture:
+def _confusion(cells: tuple[ConfusionCount, ...]) -> Picture:
     """Draw how often each pair of voted and human label came up, as shares of the human label."""
     names = sorted({name for cell in cells for name in (cell.vote, cell.human)})
     of_human = {name: sum(cell.count for cell in cells if cell.human == name) for name in names}
@@ -102,7 +102,7 @@ def confusion(cells: tuple[ConfusionCount, ...]) -> Picture:
     return Picture("confusion", "Vote and people", figure, alt, caption)
 
 
-def course(blocks: tuple[Block, ...]) -> Picture:
+def _course(blocks: tuple[Block, ...]) -> Picture:
     """Draw what each block cost, above the share of its labels that were right."""
     figure = new_figure(*SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True)
@@ -143,7 +143,7 @@ def course(blocks: tuple[Block, ...]) -> Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
+class _Priced:
     """A model, or the vote: dollars for a task, and the share of right labels with its interval."""
 
     name: str
@@ -153,7 +153,7 @@ class Priced:
     high: float
 
 
-def prices(models: tuple[Priced, ...], vote: Priced | None, measure: str) -> Picture:
+def _prices(models: tuple[_Priced, ...], vote: _Priced | None, measure: str) -> Picture:
     """Draw price against accuracy."""
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()
@@ -219,7 +219,7 @@ def _points(  # noqa: PLR0917 - how one kind of labels is drawn
     )
 
 
-def label_shares(counts: tuple[LabelCount, ...]) -> Picture:
+def _label_shares(counts: tuple[LabelCount, ...]) -> Picture:
     """Draw how frequent each label is."""
     total = sum(each.count for each in counts)
     figure = new_figure(SIZE[0], max(SIZE[1], 0.8 + 0.24 * len(counts)))
@@ -238,7 +238,7 @@ def label_shares(counts: tuple[LabelCount, ...]) -> Picture:
     return Picture("shares", "Labels", figure, alt, caption)
 
 
-def score_histogram(counts: tuple[int, ...]) -> Picture:
+def _score_histogram(counts: tuple[int, ...]) -> Picture:
     """Draw how many labels have which score."""
     figure = new_figure(*SIZE)
     axes = figure.add_subplot()
@@ -267,7 +267,7 @@ def drawings(project: ProjectReport) -> dict[str, list[Drawing]]:
     """
     if not project.rounds:
         return {}
-    current = [question for question in project.questions if question.current]
+    current = project.current
     if len(current) == 1:
         return {"": [*_of_project(project), *_of_question(current[0], 0)]}
     each = {question.control: list(_of_question(question, at)) for at, question in enumerate(current)}
@@ -275,25 +275,25 @@ def drawings(project: ProjectReport) -> dict[str, list[Drawing]]:
 
 
 def _of_project(project: ProjectReport) -> Iterator[Drawing]:
-    yield drawn(_reliability, "reliability", project.audit, project.reviewed)
+    yield _drawn(_reliability, "reliability", project.audit, project.reviewed)
     measure, models = _measured(project)
     if models:
-        yield drawn(prices, "prices", models, _vote(project, measure), measure)
+        yield _drawn(_prices, "prices", models, _vote(project, measure), measure)
 
 
 def _of_question(question: QuestionReport, number: int) -> Iterator[Drawing]:
     labels = question.labels
     if labels is None:
         return
-    yield drawn(course, f"course-{number}", labels.blocks)
-    yield drawn(score_histogram, f"scores-{number}", labels.histogram)
+    yield _drawn(_course, f"course-{number}", labels.blocks)
+    yield _drawn(_score_histogram, f"scores-{number}", labels.histogram)
     if labels.shares:
-        yield drawn(label_shares, f"shares-{number}", labels.shares)
+        yield _drawn(_label_shares, f"shares-{number}", labels.shares)
     if labels.confusion:
-        yield drawn(confusion, f"confusion-{number}", labels.confusion)
+        yield _drawn(_confusion, f"confusion-{number}", labels.confusion)
 
 
-def _measured(project: ProjectReport) -> tuple[str, tuple[Priced, ...]]:
+def _measured(project: ProjectReport) -> tuple[str, tuple[_Priced, ...]]:
     """The best kind of evidence that every model has, and the models with it."""
     asked = [model for model in project.models if model.in_pool and model.asked and _price(model) is not None]
     for measure in _MEASURES:
@@ -311,22 +311,22 @@ def _price(model: ModelReport) -> float | None:
     return model.cost_usd / model.answered if model.answered else None
 
 
-def _priced(model: ModelReport, measure: str) -> Priced | None:
+def _priced(model: ModelReport, measure: str) -> _Priced | None:
     share, price = _share(model, measure), _price(model)
     enough = share.count >= _LEAST
     if price is None or not enough or share.share is None or share.low is None or share.high is None:
         return None
-    return Priced(model.name, price, share.share, share.low, share.high)
+    return _Priced(model.name, price, share.share, share.low, share.high)
 
 
-def _vote(project: ProjectReport, measure: str) -> Priced | None:
+def _vote(project: ProjectReport, measure: str) -> _Priced | None:
     """The vote, at the mean price of a task so far."""
     scores = dict(zip(_MEASURES, (project.audit, project.reviewed), strict=False)).get(measure)
     if scores is None or scores.labels.share is None or not project.progress.predicted:
         return None
     right = scores.labels
     price = project.cost.rounds_usd / project.progress.predicted
-    return Priced("CaMVo", price, right.share or 0.0, right.low or 0.0, right.high or 0.0)
+    return _Priced("CaMVo", price, right.share or 0.0, right.low or 0.0, right.high or 0.0)
 
 
 def _certified(labels: tuple[LabelShare, ...]) -> Picture:
@@ -364,7 +364,7 @@ def _certified(labels: tuple[LabelShare, ...]) -> Picture:
 def certificate_drawings(questions: Sequence[QuestionReport]) -> dict[str, Drawing]:
     """Return control → the picture of its labels' shares; controls without shares are absent."""
     return {
-        question.control: drawn(_certified, f"shares-{number}", question.shares.labels)
+        question.control: _drawn(_certified, f"shares-{number}", question.shares.labels)
         for number, question in enumerate(questions)
         if question.shares is not None and question.shares.labels
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Final
@@ -92,15 +92,7 @@ class Missing:
 
     def to_json(self) -> dict[str, Any]:
         """The body of ``GET /missing``."""
-        return {
-            "alerts": [
-                {name: getattr(alert, name) for name in ("code", "message", "fix", "level", "subject")}
-                for alert in self.alerts
-            ],
-            "unlabelled": self.unlabelled,
-            "incomplete": self.incomplete,
-            "models": list(self.models),
-        }
+        return asdict(self)
 
     @classmethod
     def of_json(cls, body: Mapping[str, Any]) -> Missing:

@@ -737,6 +737,11 @@ class ProjectReport:
     texts: tuple[TextComparison, ...] = ()
 
     @property
+    def current(self) -> list[QuestionReport]:
+        """The questions as they are asked now."""
+        return [question for question in self.questions if question.current]
+
+    @property
     def in_label_studio(self) -> bool:
         """Whether it is a project of Label Studio; else it is that of a file."""
         return is_of_label_studio(self.key)

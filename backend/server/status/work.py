@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from backend.errors import BudgetExhaustedError, EmptyTextError, NoUsableAnswerError, StoppingError, cure_of
-from backend.learning.projects import asked_questions
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
-from backend.ledger.answers import PackChecks
 from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
-from backend.ledger.projects import FailedTasks, Project, is_of_label_studio
-from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
-from backend.ledger.reports import BINS, BinRow, ProjectSums
-from backend.ledger.rounds import ProjectRounds
-from backend.questions import LabelConfig
+from backend.ledger.projects import FailedTasks, is_of_label_studio
+from backend.ledger.recounts import Recounts
+from backend.ledger.reports import ProjectSums
 from backend.server.status.formats import of, share_of_hundred
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
     CertifyReport,
     FailedTasksReport,
     NextStep,
-    PackComparison,
-    PackReport,
-    ProgressReport,
     ProjectReport,
     QuestionReport,
-    RecountReport,
-    ReliabilityReport,
-    ScoreBin,
-    Share,
 )
 from camvo.numerics.small import clopper_pearson
-from camvo.twins import judge_pack, model_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +167,7 @@ def _predict(project: ProjectReport) -> Iterator[NextStep]:
 
 def _check(project: ProjectReport) -> Iterator[NextStep]:
     """Labels by people that show how right the others are."""
-    current = [question for question in project.questions if question.current]
+    current = project.current
     for question in current:
         yield from _certify(project, question)
     checked = sum(question.audit.count + question.reviewed.count for question in current)
@@ -284,7 +271,7 @@ def _has_blind_tasks(question: QuestionReport) -> bool:
 
 
 def _improve(project: ProjectReport) -> Iterator[NextStep]:
-    for question in (question for question in project.questions if question.current):
+    for question in project.current:
         name = _name(project, question)
         if question.questionable is not None and question.questionable.certain:
             text = f"Look again at {of(question.questionable.certain, 'questionable label')}{name}"
@@ -330,111 +317,5 @@ def _keep_blind(project: ProjectReport, question: QuestionReport, name: str) -> 
 
 def _name(project: ProjectReport, question: QuestionReport) -> str:
     """The question's name, if the project has several."""
-    several = sum(other.current for other in project.questions) > 1
+    several = len(project.current) > 1
     return f" ({question.control})" if several else ""
-
-
-def pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
-    """A report for each packed arm that a project has asked, by name."""
-    agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for check in PackChecks(connection, project).all():
-        agreed[check.arm][check.control, check.epoch].append(check.agreed)
-    sums = {row.arm: row for row in ProjectSums(connection, project).packs()}
-    return tuple(
-        PackReport(
-            arm=arm,
-            model=model_of(arm) or arm,
-            prompts=0 if (row := sums.get(arm)) is None else row.prompts,
-            tasks=0 if row is None else row.tasks,
-            cost_usd=0.0 if row is None else row.cost_usd,
-            comparisons=tuple(
-                PackComparison(control, epoch, verdict.compared, verdict.differed, verdict.unpacked)
-                for (control, epoch), same in sorted(agreed[arm].items())
-                for verdict in [judge_pack(same)]
-            ),
-        )
-        for arm in sorted({*sums, *agreed})
-    )
-
-
-def progress_report(
-    connection: Connection, stored: Project, config: LabelConfig | None, instructions: str | None
-) -> ProgressReport:
-    """Count a project's tasks; its instructions are part of the prompts now."""
-    rounds = ProjectRounds(connection, stored.key)
-    predicted = rounds.count_tasks()
-    current = ProjectSums(connection, stored.key).labelled_tasks(rounds.latest_epochs())
-    # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
-    seen = predicted + FailedTasks(connection, stored.key).count_unlabelled()
-    tasks = None if stored.task_number is None else max(stored.task_number, seen)
-    return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config, instructions))
-
-
-def _changed(stored: Project, config: LabelConfig | None, instructions: str | None) -> tuple[str, ...]:
-    if config is None or not stored.predicted:
-        return ()
-    now = asked_questions(config, instructions)
-    names = sorted({*now, *stored.predicted})
-    return tuple(name for name in names if now.get(name) != stored.predicted.get(name))
-
-
-def label_studio_address(stored: Project, configured: str | None) -> str | None:
-    """The address of a project's Label Studio for links; ``None`` if it is unknown.
-
-    It is the one that Label Studio gives itself, since a browser can open it; the configured one may be known
-    inside a network of containers only. Each project has its own, so two Label Studios are kept apart.
-    """
-    if not is_of_label_studio(stored.key):
-        return None
-    address = (stored.hostname or configured or "").rstrip("/")
-    return address if address.startswith(("http://", "https://")) and "@" not in address else None
-
-
-def recount_report(connection: Connection, project: str) -> RecountReport:
-    """The report of one project."""
-    recounted = Recounts(connection, project)
-    made, look = recounted.countings(), recounted.last_look()
-    last = made[0] if made else None
-    seen = last.sequence if last else 0
-    waits = look if look is not None and look.by_hand and look.sequence > seen else None
-    labels, scores = recounted.changed_labels()
-    sums = FurtherVotes(connection, project).sums()
-    return RecountReport(
-        countings=len(made),
-        labels=labels,
-        scores=scores,
-        last_at=last.created_at if last else None,
-        last_reason=last.reason if last else None,
-        last_labels=last.labels if last else 0,
-        last_scores=last.scores if last else 0,
-        score_before=last.score_before if last else None,
-        score_after=last.score_after if last else None,
-        pending=recounted.count_pending(),
-        would_change=waits.labels if waits else 0,
-        would_count=waits.counted if waits else 0,
-        would_move=waits.score_change if waits else 0.0,
-        command=commands_of(project).recount if waits else None,
-        further=sums.get("doubt", NO_FURTHER_VOTES),
-        completed=sums.get("human", NO_FURTHER_VOTES),
-    )
-
-
-def reliability_report(rows: Iterable[BinRow]) -> ReliabilityReport:
-    """The reliability diagram's numbers and the calibration error."""
-    by_bin = {row.bin: row for row in rows}
-    labels = Share.of((row.rounds, row.confirmed) for row in by_bin.values())
-    gaps = sum(abs(row.score - row.confirmed) for row in by_bin.values())
-    total = sum(row.score for row in by_bin.values())
-    return ReliabilityReport(
-        labels=labels,
-        score=total / labels.count if labels.count else None,
-        ece=gaps / labels.count if labels.count else None,
-        bins=tuple(_bin(number, by_bin.get(number)) for number in range(BINS)),
-    )
-
-
-def _bin(number: int, row: BinRow | None) -> ScoreBin:
-    low, high = number / BINS, (number + 1) / BINS
-    if row is None:
-        return ScoreBin(low, high, 0, None, Share.of(()))
-    return ScoreBin(low, high, row.rounds, row.score / row.rounds, Share.of([(row.rounds, row.confirmed)]))

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.annotation.queue import Slots
+from backend.annotation.queue import _Slots
 
 
 async def let_others_run() -> None:
@@ -15,7 +15,7 @@ async def let_others_run() -> None:
         await asyncio.sleep(0)
 
 
-def work(slots: Slots, size: int, done: list[int]) -> Coroutine[Any, Any, None]:
+def work(slots: _Slots, size: int, done: list[int]) -> Coroutine[Any, Any, None]:
     async def run() -> None:
         async with slots.slot(size):
             done.append(size)
@@ -25,7 +25,7 @@ def work(slots: Slots, size: int, done: list[int]) -> Coroutine[Any, Any, None]:
 
 
 async def one_holds_and_two_wait(
-    slots: Slots, done: list[int]
+    slots: _Slots, done: list[int]
 ) -> tuple[asyncio.Event, asyncio.Task[None], list[asyncio.Task[None]]]:
     """One task holds the slot until the event is set; two others wait for it."""
     gate = asyncio.Event()
@@ -42,7 +42,7 @@ async def one_holds_and_two_wait(
 
 def test_the_smallest_request_goes_first_whenever_it_came() -> None:
     async def scene() -> list[int]:
-        slots, done = Slots(1), list[int]()
+        slots, done = _Slots(1), list[int]()
         await asyncio.gather(*(work(slots, size, done) for size in (9, 100, 100, 1, 5)))
         return done
 
@@ -52,7 +52,7 @@ def test_the_smallest_request_goes_first_whenever_it_came() -> None:
 @given(st.integers(1, 4), st.lists(st.integers(1, 9), max_size=20))
 def test_no_more_than_the_free_slots_are_taken_and_everybody_gets_one(free: int, sizes: list[int]) -> None:
     async def scene() -> tuple[int, int]:
-        slots = Slots(free)
+        slots = _Slots(free)
         holding = most = served = 0
 
         async def hold(size: int) -> None:
@@ -74,7 +74,7 @@ def test_no_more_than_the_free_slots_are_taken_and_everybody_gets_one(free: int,
 
 def test_a_cancelled_waiter_leaves_its_place_to_the_next() -> None:
     async def scene() -> list[int]:
-        slots, done = Slots(1), list[int]()
+        slots, done = _Slots(1), list[int]()
         gate, holder, waiters = await one_holds_and_two_wait(slots, done)
         waiters[0].cancel()
         gate.set()
@@ -86,7 +86,7 @@ def test_a_cancelled_waiter_leaves_its_place_to_the_next() -> None:
 
 def test_a_slot_given_to_a_waiter_cancelled_at_that_moment_is_passed_on() -> None:
     async def scene() -> list[int]:
-        slots, done = Slots(1), list[int]()
+        slots, done = _Slots(1), list[int]()
         gate, holder, waiters = await one_holds_and_two_wait(slots, done)
         holder.add_done_callback(lambda _: waiters[0].cancel())
         gate.set()
@@ -99,7 +99,7 @@ def test_a_slot_given_to_a_waiter_cancelled_at_that_moment_is_passed_on() -> Non
 
 def test_a_failure_inside_gives_the_slot_back() -> None:
     async def scene() -> bool:
-        slots = Slots(1)
+        slots = _Slots(1)
         try:
             async with slots.slot(1):
                 raise RuntimeError

@@ -19,10 +19,10 @@ from backend import upkeep
 from backend.annotation import annotator
 from backend.errors import ConfigError
 from backend.ledger.database import tables
-from backend.ledger.database.packing import decompress
+from backend.ledger.database.packing import _decompress
 from backend.ledger.events import StateRecords
 from backend.settings import load
-from backend.upkeep import nothing
+from backend.upkeep import _nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 from camvo.student import STUDENT, TaughtText, TaughtTexts, hashed_ngrams
@@ -127,7 +127,7 @@ def running(backend: Backend) -> list[tuple[bytes, str]]:
 
 def problems(backend: Backend) -> list[Any]:
     with backend.ledger.read() as connection:
-        return list(upkeep.problems(connection, nothing))
+        return list(upkeep.problems(connection, _nothing))
 
 
 def test_the_n_grams_are_stored_once_beside_the_context(backend: Backend) -> None:
@@ -137,21 +137,21 @@ def test_the_n_grams_are_stored_once_beside_the_context(backend: Backend) -> Non
     assert backend.rounds(1)[0].plan["studied"] == ["Glad"]
     [packed], [context] = raw(backend, tables.events.c.contribution), raw(backend, tables.contexts.c.context)
     assert ngrams in context
-    assert json.loads(decompress(packed))["taught"] == ["Glad"]
+    assert json.loads(_decompress(packed))["taught"] == ["Glad"]
 
 
 def test_a_human_label_adds_no_n_grams(backend: Backend) -> None:
     backend.predict(task(1, text=SUNNY))
     backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
     [_, packed] = raw(backend, tables.events.c.contribution)
-    header = json.loads(decompress(packed))
+    header = json.loads(_decompress(packed))
     assert (header["taught"], header["untaught"]) == (["Sad"], ["Glad"])
     assert problems(backend) == []
 
 
 def holds(backend: Backend, text: str) -> bool:
     """Whether the ledger has the n-grams of a text in its events, plans or contexts."""
-    stored = [decompress(each) for each in raw(backend, tables.events.c.contribution)]
+    stored = [_decompress(each) for each in raw(backend, tables.events.c.contribution)]
     stored += [json.dumps(plan).encode() for plan in raw(backend, tables.rounds.c.plan)]
     stored += raw(backend, tables.contexts.c.context)
     ngrams = hashed_ngrams(text)
@@ -248,7 +248,7 @@ def fold(backend: Backend) -> State:
     key = backend.rounds(2)[0].key
     with backend.ledger.write() as connection:
         connection.execute(update(tables.events).values(created_at=1.0))
-    upkeep.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
+    upkeep.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=_nothing)
     assert backend.events() == []
     with backend.ledger.read() as connection:
         base = StateRecords(connection, key.project, key.control, key.epoch).base()
@@ -283,7 +283,7 @@ def test_a_prune_deletes_the_n_grams_of_rounds_and_keeps_what_they_taught(backen
     with backend.ledger.write() as connection:
         connection.execute(update(tables.rounds).values(created_at=1.0))
         connection.execute(update(tables.events).values(created_at=1.0))
-    upkeep.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=nothing)
+    upkeep.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=_nothing)
     [round_] = backend.rounds(1)
     assert (round_.pruned, round_.text, "studied" in round_.plan) == (True, b"", False)
     assert raw(backend, tables.contexts.c.context) == []

@@ -346,7 +346,7 @@ def test_while_a_batch_is_out_nobody_buys_the_same_answer(tmp_path: Path, server
     with folder_of(tmp_path / "a", server) as folder:
         folder.table("lovely")
         label(folder, wait=False)
-        assert label(folder, batch=False).labelling.waiting == 1
+        assert label(folder, batch=False).counts.waiting == 1
         assert not server.bought
 
 

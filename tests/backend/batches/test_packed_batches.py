@@ -222,7 +222,7 @@ def test_while_a_line_is_out_nobody_buys_the_same_answers(tmp_path: Path, server
     with folder_of(tmp_path / "a", server) as folder:
         folder.table(*TEXTS)
         label(folder, wait=False)
-        assert label(folder, batch=False).labelling.waiting == 10
+        assert label(folder, batch=False).counts.waiting == 10
         assert not server.bought
 
 

@@ -12,7 +12,7 @@ from label_studio_requests import Annotation, Project, annotated, task
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
-from backend.commands.accept import Acceptance, Decided, Evidence, undo_accepted
+from backend.commands.accept import Acceptance, Evidence, _Decided, undo_accepted
 from backend.commands.report import _task_score
 from backend.errors import ConfigError
 from backend.learning.projects import stored_questions
@@ -45,7 +45,7 @@ def with_predictions(api: LabelStudioApi, *scores: float) -> list[int]:
 def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> Acceptance:
     """A run in which the ledger knows, and certifies, what Label Studio has."""
     decided = {
-        number: Decided(stored["predictions"][0]["score"], LABELS, certified=True)
+        number: _Decided(stored["predictions"][0]["score"], LABELS, certified=True)
         for number, stored in api.tasks.items()
         if stored["predictions"]
     }
@@ -170,7 +170,7 @@ def test_an_uncovered_label_is_accepted_on_request_only(
     api: LabelStudioApi, ledger: Ledger, uncertified: bool
 ) -> None:
     [number] = with_predictions(api, 0.95)
-    evidence = Evidence({number: Decided(0.95, LABELS, certified=False)}, frozenset(), 0.9)
+    evidence = Evidence({number: _Decided(0.95, LABELS, certified=False)}, frozenset(), 0.9)
     tasks, _ = acceptance(api, ledger, evidence=evidence, uncertified=uncertified).chosen()
     assert tasks == ([number] if uncertified else [])
 

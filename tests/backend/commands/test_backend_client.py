@@ -133,7 +133,7 @@ def test_work_that_never_ends_is_given_up_after_hours(
 def test_pages_that_do_not_go_on_are_refused(serve: list[Any]) -> None:
     client = BackendClient(start(serve, Endless()).url, Environment())
     with pytest.raises(BackendError, match="pages do not end"):
-        client.failed_tasks("1.1", first=1)
+        client.failed_tasks("1.1")
     with pytest.raises(BackendError, match="pages do not end"):
         client.recounted("1.1", after=2)
     client.close()

@@ -21,7 +21,7 @@ from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
 from backend import upkeep
-from backend.commands.shared.certificate import issue_certificate, outcome_lines, project_report
+from backend.commands.shared.certificate import _outcome_lines, _project_report, issue_certificate
 from backend.errors import ConfigError
 from backend.ledger import Ledger, deletions, money, projects
 from backend.ledger.blind_tasks import BlindQueues
@@ -32,7 +32,7 @@ from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
 from backend.server.status.report import CertificateReport
 from backend.settings import Environment, load
-from backend.upkeep import nothing
+from backend.upkeep import _nothing
 
 SECRET = "Our shop sells garden gnomes"
 ADDRESS = "http://models.invalid:8080/v1"
@@ -68,7 +68,7 @@ class Certified:
 
     def standing(self) -> list[CertificateReport]:
         with self.ledger.read() as connection:
-            report = project_report(connection, load(self.environment.config), PROJECT)
+            report = _project_report(connection, load(self.environment.config), PROJECT)
         assert report is not None
         return list(report.certificates or ())
 
@@ -85,9 +85,9 @@ class Certified:
 
     def outcome(self) -> list[str]:
         with self.ledger.read() as connection:
-            report = project_report(connection, load(self.environment.config), PROJECT)
+            report = _project_report(connection, load(self.environment.config), PROJECT)
         assert report is not None
-        return list(outcome_lines(report))
+        return list(_outcome_lines(report))
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_without_a_blind_task_the_end_of_a_run_says_how_many_are_needed(
 
 def certificate_problems(certified: Certified) -> list[str]:
     with certified.ledger.read() as connection:
-        found = upkeep.problems(connection, nothing)
+        found = upkeep.problems(connection, _nothing)
         return [problem.what for problem in found if problem.kind == "certificate"]
 
 

@@ -17,11 +17,11 @@ from backend.commands.instructions.asking import opened as opened_source
 from backend.commands.instructions.codebook import (
     Codebook,
     CodebookOptions,
+    _write_codebook,
+    _write_into_project,
     collect,
-    write_codebook,
-    write_into_project,
 )
-from backend.commands.label.project import predict_in_process
+from backend.commands.label.project import _predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError
@@ -66,7 +66,7 @@ def book_of(folder: LabelFolder, **wanted: Any) -> tuple[Codebook, str]:
     options, chosen = CodebookOptions(folder.path / "codebook.md", **wanted), LabelOptions(**PLAIN)  # type: ignore[arg-type]
     with opened_source(folder.path / "in.csv", chosen, folder.environment, asking=False) as opened:
         book = collect(*opened, options)
-    write_codebook(book, options, folder.console)
+    _write_codebook(book, options, folder.console)
     return book, options.out.read_text()
 
 
@@ -164,14 +164,14 @@ class Project:
 
     def label(self) -> None:
         options, folder = LabelOptions(), self.folder
-        predict_in_process(self.api.client(), PROJECT, options, folder.environment, folder.console)
+        _predict_in_process(self.api.client(), PROJECT, options, folder.environment, folder.console)
 
     def write(self, *, yes: bool = True) -> None:
         client, options = self.api.client(), LabelOptions()
         source = client, PROJECT
         with opened_source(source, options, self.folder.environment, asking=False) as opened:
             book = collect(*opened, CodebookOptions(self.folder.path / "codebook.md"))
-        write_into_project(client, PROJECT, book, self.folder.console, yes=yes)
+        _write_into_project(client, PROJECT, book, self.folder.console, yes=yes)
 
 
 @pytest.fixture

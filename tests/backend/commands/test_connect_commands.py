@@ -93,13 +93,13 @@ def test_a_private_address_is_named_and_ends_with_1(tmp_path: Path, api: LabelSt
     ],
 )
 def test_extra_params_are_an_object_or_pairs(given: list[str], read: object) -> None:
-    assert project_commands.parse_extra_params(given) == read
+    assert project_commands._parse_extra_params(given) == read
 
 
 @pytest.mark.parametrize("text", ["", "=1", "delta", "{", "{delta", "[1]", "delta=["])
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        project_commands.parse_extra_params([text])
+        project_commands._parse_extra_params([text])
 
 
 # -- the summary of predict

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from backend.commands.shared import setup
-from backend.commands.shared.setup import environment_with
+from backend.commands.shared import arguments
+from backend.commands.shared.arguments import environment_with
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CAMVO_CONFIG", raising=False)
-    setup._say_that_it_is_not_used.cache_clear()
+    arguments._say_that_it_is_not_used.cache_clear()
     return tmp_path
 
 

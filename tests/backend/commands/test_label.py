@@ -117,7 +117,7 @@ def test_no_vote_of_a_slow_server_is_lost(tmp_path: Path, monkeypatch: pytest.Mo
 def test_rows_of_equal_text_are_asked_about_once_and_all_labelled(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, moods) as folder:
         folder.write("in.csv", "number,text\n1,lovely\n2,lovely\n3,lovely\n")
-        assert folder.label().tasks == 1
+        assert folder.label().counts.tasks == 1
         assert folder.server.count() == 2
         assert [row["camvo_label"] for row in folder.rows()] == ["Glad"] * 3
 
@@ -127,7 +127,7 @@ def test_the_same_command_buys_nothing_and_writes_the_same_again(tmp_path: Path)
         folder.table("lovely", "gloomy", "mixed")
         folder.label()
         first, bought = (tmp_path / "out.csv").read_bytes(), folder.server.count()
-        assert folder.label().labelled_before == 3
+        assert folder.label().counts.labelled_before == 3
         assert folder.server.count() == bought
         assert (tmp_path / "out.csv").read_bytes() == first
 
@@ -202,7 +202,7 @@ class _Patched:
 def test_a_task_that_fails_does_not_end_the_run_and_its_row_says_why(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, _fails_on("broken")) as folder:
         folder.table("broken", "lovely")
-        assert folder.label().labelling.failed == {"model_rejected": 1}
+        assert folder.label().counts.failed == {"model_rejected": 1}
         assert [(row["camvo_label"], row["camvo_error"]) for row in folder.rows()] == [
             ("", "model_rejected"),
             ("Glad", ""),
@@ -266,7 +266,7 @@ def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.
     with LabelFolder(tmp_path, lambda body: Reply.fails(401)) as folder:
         folder.table(*(f"text {number}" for number in range(30)))
         tally = folder.label()
-        assert tally.labelling.hopeless
+        assert tally.counts.hopeless
         assert tally.left >= 25
 
 
@@ -279,8 +279,8 @@ def test_a_budget_ends_the_run_before_it_is_exceeded(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, dear, concurrency=8) as folder:
         folder.table(*(f"text {number}" for number in range(12)))
         tally = folder.label(budget=0.02)
-        assert tally.labelling.out_of_money
-        assert 0 < tally.labelling.labelled < 12
+        assert tally.counts.out_of_money
+        assert 0 < tally.counts.labelled < 12
         assert tally.spending.in_all() <= 0.02
 
 
@@ -289,7 +289,7 @@ def test_a_run_after_the_budget_was_raised_goes_on_and_counts_what_was_spent(tmp
         folder.table(*(f"text {number}" for number in range(12)))
         first = folder.label(budget=0.02)
         second = folder.label(budget=1.0)
-        assert second.labelled_before == first.labelling.labelled
+        assert second.counts.labelled_before == first.counts.labelled
         # The round that the first budget ended was decided by the one vote that was paid.
         assert 2 * 12 - 1 <= folder.server.count() <= 2 * 12
         assert second.spending.in_all() == pytest.approx(folder.server.count() * 0.0013)
@@ -329,7 +329,7 @@ def test_a_question_without_a_vote_leaves_its_column_empty_and_is_named(tmp_path
         tally = folder.label(label_config=XML, labels=(), text_column=None)
         [row] = folder.rows()
         assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
-        assert (row["camvo_error"], tally.failed) == ("model_bad_answer", 1)
+        assert (row["camvo_error"], tally.counts.failed.total()) == ("model_bad_answer", 1)
         folder.server.script = lambda body: Reply.says({"topic": "Work"})
         folder.label(label_config=XML, labels=(), text_column=None, retry_failed=True)
         [row] = folder.rows()
@@ -343,7 +343,7 @@ def test_tasks_with_a_label_for_one_question_do_not_end_a_run_as_hopeless(
     with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "topic": "Sport"})) as folder:
         folder.table(*(f"text {number}" for number in range(4)))
         tally = folder.label(label_config=XML, labels=(), text_column=None)
-        assert (tally.failed, tally.counts.hopeless) == (4, False)
+        assert (tally.counts.failed.total(), tally.counts.hopeless) == (4, False)
 
 
 def test_label_studios_format_holds_predictions(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 from labelling import LabelFolder, always
 
-from backend.commands.label.columns import COLUMNS, AddedColumn, added_kinds
+from backend.commands.label.columns import COLUMNS, _AddedColumn, added_kinds
 from backend.notebook import label
 from backend.questions import parse_label_config
 
@@ -29,7 +29,7 @@ IN_PANDAS = {str: "str", int: "Int64", float: "float64", bool: "bool"}
 TWO = """<View><Text name="t" value="$text"/>
 <Choices name="mood" toName="t"><Choice value="Glad"/><Choice value="Sad"/></Choices>
 <Choices name="topic" toName="t"><Choice value="Art"/><Choice value="Law"/></Choices></View>"""
-VOTERS = AddedColumn("voters", int, "how many voted", of_round=lambda round_: len(round_.votes))
+VOTERS = _AddedColumn("voters", int, "how many voted", of_round=lambda round_: len(round_.votes))
 KINDS = {
     "camvo_id": str,
     "camvo_label": str,

@@ -17,7 +17,7 @@ from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
 from backend.commands.bulk.labelling import RunCounts, Spending
-from backend.commands.label.engines import PartLabeller, PartOutcome, Work, run_parts
+from backend.commands.label.engines import _PartLabeller, _PartOutcome, _run_parts, _Work
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.sinks import parts_folder
 from backend.datasets.tasks import Part, Shard
@@ -33,16 +33,16 @@ def moods(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if "gloomy" in prompt_of(body) else "Glad"})
 
 
-def label_here(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
-    with PartLabeller(work) as labeller:
+def label_here(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+    with _PartLabeller(work) as labeller:
         yield from map(labeller.label, parts)
 
 
 def label_parts(
     folder: LabelFolder, engine: Callable[..., Any] = label_here, out: str = "", **options: Any
-) -> tuple[RunCounts, list[PartOutcome], Missing]:
+) -> tuple[RunCounts, list[_PartOutcome], Missing]:
     """Label ``in.csv`` into the folder ``out``, or into another one."""
-    return run_parts(
+    return _run_parts(
         folder.path / "in.csv",
         parts_folder(out or str(folder.path / "out")),
         LabelOptions(**{**PLAIN, **options}),
@@ -75,8 +75,8 @@ def test_a_shard_that_is_run_again_looks_up_its_own_rows_alone(tmp_path: Path) -
         folder.table(*TEXTS)
         first = folder.label(shard=Shard(2, 3))
         again = folder.label(shard=Shard(2, 3))
-        assert 0 < first.tasks < len(TEXTS)
-        assert (again.labelled_before, again.labelling.labelled) == (first.tasks, 0)
+        assert 0 < first.counts.tasks < len(TEXTS)
+        assert (again.counts.labelled_before, again.counts.labelled) == (first.counts.tasks, 0)
 
 
 def test_a_budget_lasts_for_the_tasks_of_all_shards(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_part_that_cannot_be_sent_is_named_and_the_same_command_sends_it_for_n
     with LabelFolder(tmp_path, moods) as folder, ObjectStore() as store:
         folder.table("lovely", "gloomy")
 
-        def refused(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+        def refused(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
             store.refuses = lambda method, query: method == "PUT"
             yield from label_here(work, parts)
 
@@ -157,7 +157,7 @@ def test_a_part_that_cannot_be_sent_is_named_and_the_same_command_sends_it_for_n
 def test_actors_are_sent_the_credentials_of_a_bucket_and_not_those_that_nothing_needs(tmp_path: Path) -> None:
     sent = []
 
-    def keys(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
+    def keys(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
         sent.append(work.keys())
         return iter(())
 
@@ -178,8 +178,8 @@ def test_actors_are_sent_the_credentials_of_a_bucket_and_not_those_that_nothing_
 def test_a_part_that_fails_ends_no_other_and_the_same_command_goes_on(tmp_path: Path) -> None:
     texts = [f"lovely {number}" for number in range(250)]
 
-    def broken(work: Work, parts: Sequence[Part]) -> Iterator[PartOutcome]:
-        yield PartOutcome(parts[0].number, code="internal", error="MemoryError")
+    def broken(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+        yield _PartOutcome(parts[0].number, code="internal", error="MemoryError")
         yield from label_here(work, parts[1:])
 
     with LabelFolder(tmp_path, moods, concurrency=8) as folder:
@@ -222,7 +222,7 @@ def test_a_file_is_refused_as_the_folder_of_the_parts(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, moods) as folder:
         folder.table("lovely")
         with pytest.raises(ConfigError, match="is no folder"):
-            run_parts(
+            _run_parts(
                 tmp_path / "in.csv",
                 parts_folder(str(tmp_path / "out.csv")),
                 LabelOptions(**PLAIN),

@@ -28,11 +28,11 @@ def glad_unless_broken(body: dict[str, object]) -> Reply:
 
 
 def run(api: LabelStudioApi, folder: LabelFolder, out: Path | None = None, **options: object) -> Tally:
-    return predict_in_process(*needed(api, folder, options), out=out)
+    return _predict_in_process(*needed(api, folder, options), out=out)
 
 
 def quote(api: LabelStudioApi, folder: LabelFolder, **options: object) -> Quote:
-    return quote_project(*needed(api, folder, options))
+    return _quote_of((api.client(), PROJECT), *needed(api, folder, options)[2:])
 
 
 def needed(api: LabelStudioApi, folder: LabelFolder, options: dict[str, Any]) -> tuple[Any, ...]:

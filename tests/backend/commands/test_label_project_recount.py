@@ -12,7 +12,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from labelling import LabelFolder
 from pydantic import SecretStr
 
-from backend.commands.label.project import predict_in_process
+from backend.commands.label.project import _predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, recounts
 from backend.ledger.money import from_picodollars
@@ -21,7 +21,7 @@ from backend.ledger.rounds import ProjectRounds
 
 def run(api: LabelStudioApi, folder: LabelFolder, **options: object) -> None:
     key = {"label_studio_api_key": SecretStr(KEY)}
-    predict_in_process(
+    _predict_in_process(
         api.client(),
         PROJECT,
         LabelOptions(**options),  # type: ignore[arg-type]

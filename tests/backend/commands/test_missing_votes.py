@@ -120,7 +120,7 @@ def test_a_model_that_gives_no_vote_is_named_with_its_reason_and_cure_and_the_co
 ) -> None:
     run = folder(amber=GOOD, blue=reply)
     tally = run.label(no_wait=True)
-    assert tally.labelling.labelled == TASKS
+    assert tally.counts.labelled == TASKS
     assert tally.ending == Ending.MODELS_FAILED
     assert alarms(tally) == {"blue": code}
     said = tally.summary()

@@ -28,14 +28,10 @@ class Oracle:
         self.votes = False
         self.blind: set[int] = set()
         self.failing: dict[int, str] = {}
-        self.failures: dict[int, TaskFailure] = {}
+        self.failures: set[int] = set()
 
-    def failed_tasks(self, key: str, first: int = 0, last: int | None = None) -> dict[int, TaskFailure]:
-        return {
-            task: failure
-            for task, failure in sorted(self.failures.items())
-            if first <= task and (last is None or task <= last)
-        }
+    def failed_tasks(self, key: str) -> list[int]:
+        return sorted(self.failures)
 
     def progress(
         self, key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -59,14 +55,14 @@ class Oracle:
 
     def _answer(self, task: int) -> TaskAnswer:
         if task in self.failing:
-            self.failures[task] = TaskFailure(self.failing[task], len(self.asked))
+            self.failures.add(task)
             return TaskAnswer([], self.failing[task], f"mend {self.failing[task]}")
         if task in self.blind:
             return TaskAnswer([], "audit")
         if self.late[task]:
             self.late[task] -= 1
             return TaskAnswer([], "deadline", "ask again")
-        self.failures.pop(task, None)
+        self.failures.discard(task)
         return TaskAnswer(self._predictions())
 
     def _predictions(self) -> list[dict[str, Any]]:
@@ -315,7 +311,7 @@ def test_what_the_project_spent_meanwhile_is_counted(api: LabelStudioApi) -> Non
 def test_a_task_that_failed_before_and_is_late_now_is_waited_for(api: LabelStudioApi) -> None:
     (task,) = api.add_tasks("a")
     oracle = Oracle()
-    oracle.failures = {task: TaskFailure("no_vote", 1.0)}
+    oracle.failures = {task}
     oracle.late[task] = 2
     assert run(api, oracle) == Tally(created=1)
 
@@ -342,13 +338,13 @@ def test_failed_asks_about_the_failed_tasks_alone(api: LabelStudioApi) -> None:
     oracle.asked.clear()
     assert only_failed(api, oracle) == Tally(created=4, failed=Counter(no_usable_answer=1))
     assert oracle.asked == [numbers[1:3], numbers[3:5], numbers[5:6]]
-    assert list(oracle.failures) == [numbers[4]]
+    assert oracle.failures == {numbers[4]}
 
 
 def test_a_failed_task_that_label_studio_no_longer_has_is_left_out(api: LabelStudioApi) -> None:
     first, second = api.add_tasks("a", "b")
     oracle = Oracle()
-    oracle.failures = {first: TaskFailure("no_vote", 1.0), second: TaskFailure("no_vote", 1.0)}
+    oracle.failures = {first, second}
     del api.tasks[first]
     assert only_failed(api, oracle) == Tally(created=1)
 

@@ -52,13 +52,13 @@ def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
         "model_version": "camvo",
     }
     asked = PredictionRun(client=api.client(), predictor=client, batch=2, **options, **changes)
-    return quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
+    return _quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
 
 
 def test_a_quote_calls_a_project_by_its_number() -> None:
     console, free = Console(file=io.StringIO(), width=200), Range(0.0, 0.0)
     evidence: Any = None  # nothing is said of tasks that are to come, because none is
-    print_quote(console, Quote("7.1772357415", "joint", 3, 0, 0, {}, free, free, None, evidence, (), 0.0))
+    _print_quote(console, Quote("7.1772357415", "joint", 3, 0, 0, {}, free, free, None, evidence, (), 0.0))
     assert console.file.getvalue().startswith("project 7: 3 tasks")  # type: ignore[attr-defined]
 
 

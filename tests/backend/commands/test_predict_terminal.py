@@ -33,7 +33,7 @@ class Run:
 
 def shown(do: Callable[[Advance, Tally], None], tasks: int = 10) -> tuple[int, str]:
     stream = io.StringIO()
-    code = run_on_terminal(Console(file=stream, width=200), Run(do), tasks)  # type: ignore[arg-type]
+    code = _run_on_terminal(Console(file=stream, width=200), Run(do), tasks)  # type: ignore[arg-type]
     return code, stream.getvalue()
 
 
@@ -84,7 +84,7 @@ def test_an_error_comes_after_the_totals() -> None:
 
     stream = io.StringIO()
     with pytest.raises(BackendError):
-        run_on_terminal(Console(file=stream), Run(do), 10)  # type: ignore[arg-type]
+        _run_on_terminal(Console(file=stream), Run(do), 10)  # type: ignore[arg-type]
     assert "0 predictions stored" in stream.getvalue()
 
 
@@ -142,7 +142,7 @@ class Watched:
 
 def test_the_server_is_watched_while_a_request_is_under_way() -> None:
     server, seen = Watched(), list[Progress]()
-    with watching(server, "1.1", range(5, 8), seen.append, every=0.001):
+    with _watching(server, "1.1", range(5, 8), seen.append, every=0.001):
         assert server.looked.wait(30)
     assert server.asked[:2] == [(0, None, None), (5, 7, 41)]
     assert [progress.tasks for progress in seen[:2]] == [1, 2]
@@ -154,6 +154,6 @@ def test_a_server_that_cannot_be_watched_does_not_stop_the_run() -> None:
             raise BackendError("gone")
 
     done = False
-    with watching(Gone(), "1.1", range(1), lambda progress: None, every=0.001):
+    with _watching(Gone(), "1.1", range(1), lambda progress: None, every=0.001):
         done = True
     assert done

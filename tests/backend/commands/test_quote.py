@@ -14,7 +14,7 @@ from labelling import PLAIN, LabelFolder
 from rich.console import Console
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.quoting import print_quote, quote_file
+from backend.commands.bulk.quoting import _print_quote, _quote_of
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError, PriceMissingError
@@ -47,7 +47,7 @@ def texts(count: int) -> list[str]:
 
 
 def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Quote:
-    return quote_file(
+    return _quote_of(
         folder.path / "in.csv",
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
         folder.environment,
@@ -59,7 +59,7 @@ def quote(folder: LabelFolder, target: float | None = None, **options: Any) -> Q
 def lines(said: Quote, width: int = 200) -> list[str]:
     """A quote as it is printed."""
     console = Console(file=io.StringIO(), width=width)
-    print_quote(console, said)
+    _print_quote(console, said)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
@@ -130,7 +130,7 @@ def test_questions_under_a_condition_are_quoted_as_if_it_held(
         folder.table(*texts(6))
         folder.label(**asked)
         folder.table(*texts(16))
-        quoted = quote_file(
+        quoted = _quote_of(
             folder.path / "in.csv",
             LabelOptions(**asked),
             folder.environment,
@@ -344,7 +344,7 @@ def test_yes_and_a_budget_are_consent(tmp_path: Path, consent: dict[str, Any]) -
     with LabelFolder(tmp_path, billed) as folder:
         folder.table("lovely")
         dear(folder)
-        assert folder.label(**consent).labelling.labelled == 1
+        assert folder.label(**consent).counts.labelled == 1
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -358,7 +358,7 @@ def test_on_a_terminal_somebody_is_asked(
         folder.table("lovely")
         dear(folder)
         if answer:
-            assert folder.label().labelling.labelled == 1
+            assert folder.label().counts.labelled == 1
             return
         with pytest.raises(typer.Exit):
             folder.label()
@@ -380,7 +380,7 @@ def test_the_job_has_an_account_that_a_resumed_run_goes_on_counting(tmp_path: Pa
 def test_a_sample_labels_so_many_tasks_and_writes_those_alone(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, billed) as folder:
         folder.table(*texts(9))
-        assert folder.label(sample=4).labelling.labelled == 4
+        assert folder.label(sample=4).counts.labelled == 4
         assert len(folder.rows()) == 4
         folder.label()
         assert folder.server.count() == 2 * 9
@@ -443,5 +443,5 @@ def test_a_pilot_is_advised_where_it_would_narrow_the_quote(
         folder.table(*texts(tasks))
         if asked_before:
             folder.label(sample=2, yes=True)
-        print_quote(folder.console, quote(folder))
+        _print_quote(folder.console, quote(folder))
         assert ("--pilot 200 narrows it" in folder.console.file.getvalue()) == advised  # type: ignore[attr-defined]

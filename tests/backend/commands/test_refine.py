@@ -15,7 +15,7 @@ from labelling import PLAIN, LabelFolder
 from whole_backend import prompt_of
 
 from backend.commands.instructions.asking import opened as opened_source
-from backend.commands.instructions.refine import Refinement, RefineOptions, refine_on
+from backend.commands.instructions.refine import RefineOptions, _refine_on, _Refinement
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import BudgetExhaustedError, ConfigError
@@ -95,11 +95,11 @@ def teach(folder: LabelFolder, texts: list[str]) -> None:
     teach_file(folder.path / "people.csv", folder.path / "camvo.yaml")
 
 
-def refined(folder: LabelFolder, by: str | None = None, **options: Any) -> Refinement:
+def refined(folder: LabelFolder, by: str | None = None, **options: Any) -> _Refinement:
     chosen = LabelOptions(**PLAIN, **options)  # type: ignore[arg-type]
     wanted = RefineOptions(by, 300, folder.path / "refine")
     with opened_source(folder.path / "in.csv", chosen, folder.environment) as opened:
-        return refine_on(*opened, wanted, chosen, folder.console)
+        return _refine_on(*opened, wanted, chosen, folder.console)
 
 
 def spent(folder: LabelFolder) -> float:
@@ -110,7 +110,7 @@ def spent(folder: LabelFolder) -> float:
 class Refined(NamedTuple):
     folder: LabelFolder
     models: Models
-    found: Refinement
+    found: _Refinement
     calls: int
 
 

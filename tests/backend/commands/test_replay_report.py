@@ -21,7 +21,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from backend.charts import Picture, name_points, new_figure
-from backend.commands.replay.report_blocks import PICTURES, spread
+from backend.commands.replay.report_blocks import PICTURES, _spread
 from backend.commands.replay.report_data import ReportData, SettingRuns
 from backend.commands.replay.runs import QUANTILES, Point, ReplayRow, ReplayRun, ReplaySetting, Summary
 from backend.commands.replay.study import ReplayStudy, draw_report
@@ -423,7 +423,7 @@ def test_many_settings_are_all_drawn_differently(replay_of_two):
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=8).map(sorted), st.floats(0.1, 20))
 def test_names_of_lines_are_moved_apart_and_no_farther(positions, gap):
-    moved = spread(np.array(positions), gap)
+    moved = _spread(np.array(positions), gap)
     assert (np.diff(moved) >= gap - 1e-6).all()
     assert moved.mean() == pytest.approx(np.mean(positions), abs=1e-6)
     if (np.diff(positions) >= gap).all():

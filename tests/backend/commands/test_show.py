@@ -13,9 +13,9 @@ from labelling import PLAIN, LabelFolder
 from rich.console import Console
 
 from backend.annotation.inspection import InspectedTask
-from backend.commands.label.project import predict_in_process
+from backend.commands.label.project import _predict_in_process
 from backend.commands.shared.options import LabelOptions
-from backend.commands.show import inspect_file_task, inspect_project_task, print_task
+from backend.commands.show import _inspect_file_task, _inspect_project_task, _print_task
 from backend.errors import ConfigError
 from backend.testing import Reply
 
@@ -32,7 +32,7 @@ def opinions(body: dict[str, Any]) -> Reply:
 
 
 def show(folder: LabelFolder, task: str, **options: Any) -> InspectedTask:
-    return inspect_file_task(
+    return _inspect_file_task(
         folder.path / "in.csv",
         task,
         LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
@@ -140,8 +140,8 @@ def test_a_task_of_label_studio_is_shown_by_its_number(tmp_path: Path) -> None:
     with LabelStudioApi() as api, LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad"})) as folder:
         number, _ = api.add_tasks(*TEXTS)
         options = LabelOptions(), folder.environment, folder.console
-        predict_in_process(api.client(), PROJECT, *options, out=None)  # type: ignore[arg-type]
-        found = inspect_project_task(
+        _predict_in_process(api.client(), PROJECT, *options, out=None)  # type: ignore[arg-type]
+        found = _inspect_project_task(
             api.client(),
             PROJECT,
             str(number),
@@ -150,7 +150,7 @@ def test_a_task_of_label_studio_is_shown_by_its_number(tmp_path: Path) -> None:
         assert [answer.sent for answer in found.answers] == ["this prompt"] * 2
         assert found.labels[0].label == "Glad"
         with pytest.raises(ConfigError, match="has no task '999'"):
-            inspect_project_task(api.client(), PROJECT, "999", folder.environment)
+            _inspect_project_task(api.client(), PROJECT, "999", folder.environment)
 
 
 def test_what_is_printed_holds_the_prompt_the_answers_and_no_control_characters(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_is_printed_holds_the_prompt_the_answers_and_no_control_characters(
         folder.table("lovely [bold]weather[/bold]")
         folder.label()
         console = Console(file=io.StringIO(), width=200)
-        print_task(console, show(folder, "2"), "in.csv, line 2")
+        _print_task(console, show(folder, "2"), "in.csv, line 2")
         printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert "lovely [bold]weather[/bold]" in printed
     assert "red" in printed

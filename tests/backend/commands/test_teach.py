@@ -14,7 +14,7 @@ from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
 from backend.commands.shared.certificate import print_outcome
-from backend.commands.teach import TeachTally, teach_file
+from backend.commands.teach import _TeachTally, teach_file
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import human_annotations
 from backend.ledger.blind_tasks import BlindQueues
@@ -42,11 +42,11 @@ def folder(labelled: LabelFolder, tmp_path: Path) -> Iterator[LabelFolder]:
         yield folder
 
 
-def teach(folder: LabelFolder, name: str = "blind.csv") -> TeachTally:
+def teach(folder: LabelFolder, name: str = "blind.csv") -> _TeachTally:
     return teach_file(folder.path / name, folder.path / "camvo.yaml")
 
 
-def counted(tally: TeachTally) -> tuple[int, int, int, int]:
+def counted(tally: _TeachTally) -> tuple[int, int, int, int]:
     return tally.new, tally.changed, tally.withdrawn, tally.known
 
 

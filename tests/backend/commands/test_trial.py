@@ -14,7 +14,7 @@ from labelling import PLAIN, LabelFolder
 from whole_backend import prompt_of
 
 from backend.commands.instructions.asking import opened as opened_source
-from backend.commands.instructions.trial import TrialOptions, try_on
+from backend.commands.instructions.trial import TrialOptions, _try_on
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError
@@ -45,7 +45,7 @@ def tried(folder: LabelFolder, new: str = "new.txt", sample: int = 10, **options
     trial = TrialOptions(folder.path / new, None, sample, folder.path / "try.html")
     chosen = LabelOptions(**PLAIN, **options)  # type: ignore[arg-type]
     with opened_source(folder.path / "in.csv", chosen, folder.environment) as (jobs, tasks):
-        return try_on(jobs, tasks, trial, chosen, folder.console)
+        return _try_on(jobs, tasks, trial, chosen, folder.console)
 
 
 def test_a_better_text_is_found_by_the_labels_of_people(folder: LabelFolder) -> None:
@@ -153,7 +153,7 @@ def moods(body: dict[str, object]) -> Reply:
 def on_project(api: LabelStudioApi, folder: LabelFolder, trial: TrialOptions) -> Any:
     options = LabelOptions(yes=True)
     with opened_source((api.client(), PROJECT), options, folder.environment) as (jobs, tasks):
-        return try_on(jobs, tasks, trial, options, folder.console)
+        return _try_on(jobs, tasks, trial, options, folder.console)
 
 
 def test_a_project_of_label_studio_is_tried_and_stays_as_it_is(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from object_store import ObjectStore, Refuses
 
-from backend.datasets.sinks import PartsFolder, parts_folder, store_errors
+from backend.datasets.sinks import PartsFolder, _store_errors, parts_folder
 from backend.errors import ConfigError, DatasetError
 
 MANY = 24 * 2**20
@@ -162,7 +162,7 @@ def test_a_missing_bucket_is_refused(store: ObjectStore) -> None:
     ],
 )
 def test_errors_of_object_stores_are_told_without_their_texts(said: str, told_as: str) -> None:
-    with pytest.raises(DatasetError, match=told_as) as raised, store_errors("s3://bucket/labels"):
+    with pytest.raises(DatasetError, match=told_as) as raised, _store_errors("s3://bucket/labels"):
         raise OSError(said)
     assert "hush" not in str(raised.value)
 

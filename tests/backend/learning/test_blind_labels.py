@@ -21,7 +21,7 @@ from label_studio_requests import (
 from whole_backend import Backend, says, votes
 
 from backend import settings
-from backend.commands.ledger import withdraw
+from backend.commands.ledger import _withdraw
 from backend.ledger.blind_tasks import BlindQueues, QueuedTask
 from backend.ledger.human_annotations import Withdrawal
 from backend.ledger.learning_data import LearningRounds
@@ -127,7 +127,7 @@ def test_a_withdrawn_label_counts_as_wrong_until_it_comes_back(backend: Backend)
     loaded = settings.load(None)
     for withdrawn, reward in ((True, 0.0), (False, 1.0)):
         command = Withdrawal(Project().key, 1, until=1e10, withdrawn=withdrawn, created_at=1e10)
-        withdraw(backend.ledger, command, loaded, lambda done: None)
+        _withdraw(backend.ledger, command, loaded, lambda done: None)
         assert counted(backend) == reward
 
 

@@ -43,7 +43,7 @@ def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def always_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples are shown to every model; ``test_examples_left_out`` tests leaving them out."""
-    monkeypatch.setattr(examples.LabelledTasks, "shows_examples", lambda self, key, arm: True)
+    monkeypatch.setattr(examples._LabelledTasks, "shows_examples", lambda self, key, arm: True)
 
 
 def label(backend: Backend, number: int, mood: str = "Sad", project: Project | None = None) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import select
 from whole_backend import Backend, prompt_of, says
 
 from backend import settings as camvo_settings
-from backend.commands.ledger import withdraw
+from backend.commands.ledger import _withdraw
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import bounded, prepare_event
 from backend.ledger import Ledger
@@ -112,7 +112,7 @@ def post(ledger: Ledger, *webhooks: dict[str, Any]) -> None:
 
 
 def forget(ledger: Ledger, **scope: Any) -> int:
-    return withdraw(ledger, Withdrawal(**scope), LOADED, lambda _: None)
+    return _withdraw(ledger, Withdrawal(**scope), LOADED, lambda _: None)
 
 
 def state(ledger: Ledger) -> State:
@@ -184,7 +184,7 @@ def test_a_withdrawal_that_is_interrupted_is_completed_by_the_same_withdrawal(
 
         whole = Withdrawal(project=Project().key, until=NOW)
         try:
-            withdraw(ledger, whole, LOADED, advance)
+            _withdraw(ledger, whole, LOADED, advance)
         except KeyboardInterrupt:
             forget(ledger, project=Project().key, until=NOW)
         assert_same(ledger, (state(never), taught(never)))

@@ -13,7 +13,7 @@ ANSWER = StoredAnswer("key", "small", '{"topic": "Sport"}', 120, 7, 0.000123, 0.
 
 def store(connection: Connection, *tasks: int, project: str = "1.1", key: str = "key") -> None:
     for task in tasks:
-        answers.store_each(connection, [(dataclasses.replace(ANSWER, key=key), (project, task))], 1.0)
+        answers._store_each(connection, [(dataclasses.replace(ANSWER, key=key), (project, task))], 1.0)
 
 
 def test_an_answer_reads_back_as_it_was_stored(ledger: Ledger) -> None:
@@ -25,14 +25,14 @@ def test_an_answer_reads_back_as_it_was_stored(ledger: Ledger) -> None:
 def test_an_answer_keeps_how_sure_its_model_was(ledger: Ledger) -> None:
     sure = dataclasses.replace(ANSWER, confidences={"topic": 0.75})
     with ledger.write() as connection:
-        answers.store_each(connection, [(sure, ("1.1", 4))], 1.0)
+        answers._store_each(connection, [(sure, ("1.1", 4))], 1.0)
         assert answers.find_by_key(connection, ["key"]) == {"key": sure}
 
 
 def test_the_first_answer_under_a_key_stays(ledger: Ledger) -> None:
     with ledger.write() as connection:
         store(connection, 4)
-        answers.store_each(connection, [(dataclasses.replace(ANSWER, content="late"), ("1.1", 4))], 2.0)
+        answers._store_each(connection, [(dataclasses.replace(ANSWER, content="late"), ("1.1", 4))], 2.0)
         assert answers.find_by_key(connection, ["key"]) == {"key": ANSWER}
 
 
@@ -46,7 +46,7 @@ def test_many_answers_can_be_looked_up_at_once(ledger: Ledger) -> None:
 
 def test_characters_that_a_database_refuses_are_replaced(ledger: Ledger) -> None:
     with ledger.write() as connection:
-        answers.store_each(
+        answers._store_each(
             connection, [(dataclasses.replace(ANSWER, content="a\x00b\ud800c 😀"), ("1.1", 4))], 1.0
         )
         assert answers.find_by_key(connection, ["key"])["key"].content == "a\ufffdb?c 😀"

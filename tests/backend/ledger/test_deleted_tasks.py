@@ -32,7 +32,7 @@ def test_deleting_a_task_deletes_its_answers_and_human_labels(ledger: Ledger) ->
     answer = StoredAnswer("key", "small", "Positive", 10, 2, 0.001, 0.5)
     annotation = Annotation(PROJECT, 7, 4, "2026-03-14T09:00:00Z", {"sentiment": "Positive"})
     with ledger.write() as connection:
-        answers.store_each(connection, [(answer, (PROJECT, 4))], 1.0)
+        answers._store_each(connection, [(answer, (PROJECT, 4))], 1.0)
         human_annotations.store(connection, annotation, 1.0)
         delete_task(connection, PROJECT, 4)
         assert answers.find_by_key(connection, ["key"]) == {}
@@ -61,7 +61,7 @@ def test_an_answer_that_another_task_uses_survives_the_deletion_of_many(ledger: 
         for key, tasks in users.items():
             answer = StoredAnswer(key, "small", "Positive", 10, 2, 0.001, 0.5)
             for task in tasks:
-                answers.store_each(connection, [(answer, (PROJECT, task))], 1.0)
+                answers._store_each(connection, [(answer, (PROJECT, task))], 1.0)
         answers.link_task(connection, "theirs", "2.1", 4)
         assert answers.forget_tasks(connection, PROJECT, [4, 5]) == 0
         assert answers.find_by_key(connection, [*users]).keys() == users.keys()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from ledger_workers import delete_task
 
 from backend.ledger import Ledger, projects
-from backend.ledger.projects import FailedTask, FailedTasks
+from backend.ledger.projects import FailedTasks, _FailedTask
 
 PROJECT = "1.1"
 
@@ -24,7 +24,7 @@ def test_the_latest_reason_counts(ledger: Ledger) -> None:
         FailedTasks(connection, PROJECT).record(4, "budget_exhausted", 2.0)
         assert FailedTasks(connection, PROJECT).count() == {"budget_exhausted": 1}
         listed = projects.list_failures(connection, [PROJECT], 0, None, limit=9)
-    assert listed == [FailedTask(4, "budget_exhausted", 2.0)]
+    assert listed == [_FailedTask(4, "budget_exhausted", 2.0)]
 
 
 def test_failed_tasks_are_counted_by_reason_and_project(ledger: Ledger) -> None:

@@ -17,7 +17,7 @@ from backend.ledger.database import tables
 from backend.ledger.database import writer as batches
 from backend.ledger.database.writer import GroupedWrite
 from backend.ledger.money import Account, CallCost, Purse, Reservation
-from backend.models.call_ledger import CallEstimate, CallLedger, ClaimResult, ModelQuery
+from backend.models.call_ledger import CallEstimate, CallLedger, ModelQuery, _ClaimResult
 from backend.settings import BudgetSettings
 
 CENT = 10_000_000_000
@@ -110,14 +110,8 @@ def reservation(number: int, **changes: Any) -> Reservation:
 
 
 def settlement(call: int, number: int) -> CallCost:
-    return CallCost(
-        call=call,
-        usd=0.005 * number,
-        input_tokens=number,
-        output_tokens=2,
-        error_code="model_timeout" if number == 3 else None,
-        seconds=0.5,
-    )
+    code = "model_timeout" if number == 3 else None
+    return CallCost(call, Usage(number, 2, 0.005 * number), code, 0.5)
 
 
 def money_of(ledger: Ledger) -> list[list[tuple[Any, ...]]]:
@@ -175,7 +169,7 @@ def query(task: int, **budget: Any) -> ModelQuery:
 OUTCOME = CallOutcome('{"mood": "Glad"}', Usage(10, 2, 0.004), None, 0.1)
 
 
-async def claim(calls: CallLedger, task: int, **budget: Any) -> ClaimResult:
+async def claim(calls: CallLedger, task: int, **budget: Any) -> _ClaimResult:
     """Claim a call; no time is left to wait for money that others hold."""
     return await calls.claim(f"key {task}", query(task, **budget), CallEstimate(0.01, 100), 1.0, 60.0)
 
@@ -184,7 +178,7 @@ def test_calls_claimed_together_take_few_statements(ledger: Ledger, writer: Writ
     calls = CallLedger(writer, lambda: 1.0)
     sent: list[str] = []
 
-    async def check() -> list[ClaimResult]:
+    async def check() -> list[_ClaimResult]:
         await claim(calls, 0)
         event.listen(ledger._engine, "before_cursor_execute", lambda *each: sent.append(each[2]))
         return list(await asyncio.gather(*(claim(calls, task) for task in range(1, 41))))
@@ -210,7 +204,7 @@ def test_of_calls_claimed_together_those_that_the_budget_covers_are_reserved(
         return list(await asyncio.gather(*claims, return_exceptions=True))
 
     results = asyncio.run(check())
-    assert sum(isinstance(each, ClaimResult) for each in results) == 3
+    assert sum(isinstance(each, _ClaimResult) for each in results) == 3
     assert sum(isinstance(each, BudgetExhaustedError) for each in results) == 2
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ledger_workers import Together, reserve_until_exhausted
 from sqlalchemy import Connection, text
 
-from backend.errors import BudgetExhaustedError, LedgerError
+from backend.errors import BudgetExhaustedError, LedgerError, Usage
 from backend.ledger import Ledger, money
-from backend.ledger.money import ModelUsage, day_of, from_picodollars, to_picodollars, usage_by_model
+from backend.ledger.money import _ModelUsage, day_of, from_picodollars, to_picodollars, usage_by_model
 from camvo.errors import InvalidParameterError
 
 DAY = 86_400.0
@@ -59,16 +59,8 @@ def reserve(connection: Connection, usd: float, **changes: Any) -> int:
 
 
 def settle(connection: Connection, call: int, usd: float, *, error_code: str | None = None) -> bool:
-    return bool(
-        money.settle_each(
-            connection,
-            [
-                money.CallCost(
-                    call=call, usd=usd, input_tokens=110, output_tokens=7, error_code=error_code, seconds=0.5
-                )
-            ],
-        )
-    )
+    cost = money.CallCost(call, Usage(110, 7, usd), error_code, 0.5)
+    return bool(money.settle_each(connection, [cost]))
 
 
 def spent(connection: Connection, *, now: float = NOON) -> Spending:
@@ -250,8 +242,8 @@ def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger, clock: Clock) -
         reserve(connection, 0.5)
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
         usage = usage_by_model(connection, {"small": 256, "large": 256}, max_factor=50)
-    assert usage["large"] == ModelUsage(1, 100, 110, 7, tasks=1, cached_tokens=0)
-    assert usage["small"] == ModelUsage(2, 200, input_tokens=220, output_tokens=14, tasks=2, cached_tokens=0)
+    assert usage["large"] == _ModelUsage(1, 100, 110, 7, tasks=1, cached_tokens=0)
+    assert usage["small"] == _ModelUsage(2, 200, input_tokens=220, output_tokens=14, tasks=2, cached_tokens=0)
 
 
 def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledger: Ledger) -> None:
@@ -259,21 +251,9 @@ def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledge
         settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
         settle(connection, reserve(connection, 0.5, model="large"), 0.5)
         absurd = reserve(connection, 0.5, counted_tokens=100)
-        money.settle_each(
-            connection,
-            [
-                money.CallCost(
-                    call=absurd,
-                    usd=0.5,
-                    input_tokens=10**15,
-                    output_tokens=10**18,
-                    error_code=None,
-                    seconds=1.0,
-                )
-            ],
-        )
+        money.settle_each(connection, [money.CallCost(absurd, Usage(10**15, 10**18, 0.5), None, 1.0)])
         usage = usage_by_model(connection, {"small": 256}, max_factor=50)
-    assert usage == {"small": ModelUsage(2, 200, 110 + 5000, 7 + 256, tasks=2, cached_tokens=0)}
+    assert usage == {"small": _ModelUsage(2, 200, 110 + 5000, 7 + 256, tasks=2, cached_tokens=0)}
 
 
 def test_there_is_no_usage_before_the_first_call(ledger: Ledger) -> None:

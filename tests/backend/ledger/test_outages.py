@@ -297,7 +297,7 @@ def test_a_process_that_hangs_does_not_hold_up_the_others(postgres: Postgres) ->
 
 def test_a_migration_may_take_its_time(postgres: Postgres, hurried: None) -> None:
     ledger = Ledger(postgres.new_ledger_url(), patience=0.1)
-    with ledger._transaction(database.unbounded(ledger._engine)) as connection:
+    with ledger._transaction(database._unbounded(ledger._engine)) as connection:
         time.sleep(0.3)
         connection.execute(text("SELECT pg_sleep(1)"))
     with pytest.raises(LedgerError), ledger.write() as connection:

@@ -16,6 +16,7 @@ import stored_rounds
 from ledger_workers import delete_task
 from reservations import reserve
 
+from backend.errors import Usage
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
 from backend.ledger.human_annotations import Annotation, Annotations
@@ -130,19 +131,9 @@ def _call(connection: Any, project: str, task: int, call: dict[str, Any]) -> Non
         connection, project, task, model=call["model"], counted_tokens=1, seconds=call.get("expires", 10.0)
     )
     if not call["open"]:
-        money.settle_each(
-            connection,
-            [
-                money.CallCost(
-                    call=number,
-                    usd=call["usd"],
-                    input_tokens=1,
-                    output_tokens=1,
-                    error_code=call["code"],
-                    seconds=call["seconds"],
-                )
-            ],
-        )
+        usage = Usage(1, 1, call["usd"])
+        cost = money.CallCost(number, usage, call["code"], call["seconds"])
+        money.settle_each(connection, [cost])
 
 
 def test_rounds_are_summed_by_question_epoch_and_audit(filled: Filled) -> None:

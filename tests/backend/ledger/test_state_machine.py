@@ -34,7 +34,7 @@ from rewards import rewards
 from sqlalchemy import Connection, event, func, select
 
 from backend import settings as server_settings
-from backend.annotation.annotator import FinishedTask, record_rounds
+from backend.annotation.annotator import _FinishedTask, _record_rounds
 from backend.annotation.job import Job, JobQuestion, TaskPrompt
 from backend.annotation.replies import ModelReply, Replies
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
@@ -276,8 +276,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
         def step(worker: Worker) -> object:
             terms = {"planned_at": self.time, "now": self.time, "blind": False}
-            finished = FinishedTask(job, questions, **terms, **_decided(votes))
-            return worker.transactions.now(lambda c: record_rounds(c, [finished]))
+            finished = _FinishedTask(job, questions, **terms, **_decided(votes))
+            return worker.transactions.now(lambda c: _record_rounds(c, [finished]))
 
         if task in self.deleted:
             with pytest.raises(TaskDeletedError):

@@ -245,8 +245,8 @@ def test_the_instruction_goes_in_front_of_the_text_where_no_system_message_is_ta
 
 
 def test_the_map_knows_models_without_a_system_message() -> None:
-    assert not litellm_info.accepts_system_message("gemini/gemma-3-27b-it")
-    assert litellm_info.accepts_system_message("openai/gpt-4o")
+    assert not litellm_info._accepts_system_message("gemini/gemma-3-27b-it")
+    assert litellm_info._accepts_system_message("openai/gpt-4o")
 
 
 def test_an_open_server_is_not_sent_the_key_of_openai(

@@ -14,7 +14,7 @@ import pytest
 from backend.models import packed_pool
 from backend.models.call_ledger import ModelQuery, PaidAnswer
 from backend.models.pack_ledger import Member
-from backend.models.packed_pool import Collector
+from backend.models.packed_pool import _Collector
 from backend.questions.prompts.packs import PackedTask
 from backend.settings import BudgetSettings
 
@@ -42,7 +42,7 @@ class Sent:
 
     def __init__(self) -> None:
         self.prompts: list[list[Member]] = []
-        self.collector = Collector(self._send, time.time)
+        self.collector = _Collector(self._send, time.time)
         self.more = asyncio.Event()
 
     async def _send(self, members: list[Member]) -> None:

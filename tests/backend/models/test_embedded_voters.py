@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backend.errors import ModelError, RejectedError
 from backend.models import Pool
-from backend.models.embedded_voters import VOTERS, LabelSet, register, sentences, stems, words
+from backend.models.embedded_voters import VOTERS, LabelSet, _sentences, _stems, _words, register
 from backend.models.embedder import Embedder
 from backend.models.model import litellm
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
@@ -151,19 +151,19 @@ def test_a_clear_sentence_outvotes_two_vague_ones() -> None:
 
 
 def test_a_text_is_cut_into_its_sentences() -> None:
-    assert sentences("It rained. We stayed in!\nTea?  Yes") == ("It rained.", "We stayed in!", "Tea?", "Yes")
+    assert _sentences("It rained. We stayed in!\nTea?  Yes") == ("It rained.", "We stayed in!", "Tea?", "Yes")
 
 
 def test_a_text_without_sentences_is_one_passage() -> None:
-    assert sentences(" \n ") == (" \n ",)
+    assert _sentences(" \n ") == (" \n ",)
 
 
 def test_words_come_once_and_in_small_letters() -> None:
-    assert words("Rain, rain and RAIN over Trains") == ("rain", "over", "trains")
+    assert _words("Rain, rain and RAIN over Trains") == ("rain", "over", "trains")
 
 
 def test_a_stem_joins_the_forms_of_a_word() -> None:
-    assert stems("labels labelled labelling")["label"] == 3
+    assert _stems("labels labelled labelling")["label"] == 3
 
 
 def test_every_voter_is_in_the_default_pool_once() -> None:

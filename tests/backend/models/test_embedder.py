@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from backend.errors import EmbedderError
-from backend.models.embedder import Embedder, model_folder, weights_digest
+from backend.models.embedder import Embedder, _model_folder, _weights_digest
 
 WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TEXTS = [f"The train was {n} minutes late." for n in range(40)] + ["", "Ein kurzer Satz.", "word " * 1000]
@@ -61,7 +61,7 @@ def counting() -> Iterator[CountingEmbedder]:
 
 
 def test_the_packaged_weights_are_the_published_ones() -> None:
-    folder = model_folder("all-MiniLM-L6-v2")
+    folder = _model_folder("all-MiniLM-L6-v2")
     assert folder is not None
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == WEIGHTS
 
@@ -71,17 +71,17 @@ def test_the_identity_is_the_name_and_the_digest_of_the_weights(embedder: Embedd
 
 
 def test_the_same_weights_in_another_folder_have_the_same_digest(tmp_path: Path) -> None:
-    folder = model_folder("all-MiniLM-L6-v2")
+    folder = _model_folder("all-MiniLM-L6-v2")
     assert folder is not None
     (tmp_path / "model.safetensors").symlink_to(folder / "model.safetensors")
-    assert weights_digest(str(tmp_path)) == WEIGHTS
+    assert _weights_digest(str(tmp_path)) == WEIGHTS
 
 
 def test_a_changed_byte_of_the_weights_is_another_digest(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    before = weights_digest(str(tmp_path))
+    before = _weights_digest(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"Weights")
-    assert weights_digest(str(tmp_path)) != before
+    assert _weights_digest(str(tmp_path)) != before
 
 
 def test_making_an_embedder_loads_nothing() -> None:
@@ -264,7 +264,7 @@ def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_taken_as_it_is(embedder: Embedder) -> None:
-    folder = model_folder("all-MiniLM-L6-v2")
+    folder = _model_folder("all-MiniLM-L6-v2")
     from_folder = Embedder(str(folder))
     np.testing.assert_allclose(from_folder.embed(["text"]), embedder.embed(["text"]), atol=1e-6)
     assert from_folder.identity.endswith(WEIGHTS[:12])

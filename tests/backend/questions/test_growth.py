@@ -17,14 +17,14 @@ from backend.models import embedded_voters
 from backend.questions import parse_label_config
 from backend.questions.naming import unwrapped
 from backend.questions.objects import LocatedText, locate_dialogue, locate_html, storable_text
-from backend.questions.personal_data import redact
+from backend.questions.personal_data import _redact
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.confidences import AnswerToken, answer_confidences
 from backend.questions.prompts.messages import fence
 from backend.questions.prompts.packs import PackedTask, draw_ids, packed_task, split_answer
 from backend.questions.question import TaskQuestion
 from backend.questions.redaction import Redactor
-from backend.questions.spans import QuotedText
+from backend.questions.spans import _QuotedText
 from camvo.errors import CamvoError
 from camvo.student import hashed_ngrams
 from camvo.votes import texts
@@ -86,7 +86,7 @@ def split(content: str) -> None:
 
 
 def quote(content: str) -> None:
-    quoted = QuotedText(content)
+    quoted = _QuotedText(content)
     for words in (content[: len(content) // 2], content[:50], content[-1:], "not there"):
         quoted.places(words)
         quoted.places(words, "before")
@@ -136,15 +136,15 @@ READERS: dict[str, Callable[[str], object]] = {
     "HTML": locate_html.__wrapped__,
     "dialogue": lambda content: locate_dialogue([{"a": "x", "t": content}] * 2, "a", "t"),
     "redacted parts": replace_every_other,
-    "personal data": redact,
+    "personal data": _redact,
     "label config": config,
     "condition of a label config": condition,
     "stored text": storable_text,
     "normalised text": texts.normalise_text,
     "overlap of words": lambda content: texts._word_overlap(content, content + " x"),
     "n-grams": hashed_ngrams,
-    "sentences": embedded_voters.sentences,
-    "words": embedded_voters.words,
+    "sentences": embedded_voters._sentences,
+    "words": embedded_voters._words,
 }
 
 

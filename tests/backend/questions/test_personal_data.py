@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.questions.personal_data import redact
+from backend.questions.personal_data import _redact
 from backend.questions.redaction import Redactor
 
 PAGE = (Path(__file__).parents[3] / "docs" / "redaction.md").read_text("utf-8")
 
 
 def redacted(text: str) -> str:
-    return Redactor("ours", redact).redact({"text": text})["text"].text
+    return Redactor("ours", _redact).redact({"text": text})["text"].text
 
 
 def table(heading: str) -> list[tuple[str, str]]:

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.questions import spans
-from backend.questions.spans import QuotedText
+from backend.questions.spans import _QuotedText
 
 TEXT = "The cat saw the other cat.\nTHE  END of the Straße"
 WORDS = st.text(st.sampled_from("abAB ß\n.😀"), min_size=1)
 
 
 def found(quote: str, before: str = "", text: str = TEXT) -> list[str]:
-    return [f"{start}:{text[start:end]}" for start, end in QuotedText(text).places(quote, before)]
+    return [f"{start}:{text[start:end]}" for start, end in _QuotedText(text).places(quote, before)]
 
 
 def test_an_exact_quotation_is_found_wherever_it_stands() -> None:
@@ -61,7 +61,7 @@ def test_anything_else_is_not_found(quote: str) -> None:
 @settings(deadline=None)
 def test_what_is_found_reads_like_the_quotation(left: str, quote: str, right: str) -> None:
     text = f"{left}{quote}{right}"
-    places = QuotedText(text).places(quote)
+    places = _QuotedText(text).places(quote)
     assert bool(places) == bool(quote.strip())
     assert all(text[start:end] == quote.strip() for start, end in places)
 
@@ -70,7 +70,7 @@ def test_what_is_found_reads_like_the_quotation(left: str, quote: str, right: st
 @settings(deadline=None)
 def test_what_is_found_in_another_letter_case_reads_alike(left: str, quote: str, right: str) -> None:
     text = f"{left} {quote.swapcase()} {right}"
-    places = QuotedText(text).places(quote)
+    places = _QuotedText(text).places(quote)
     assert bool(places) == bool(quote.strip())
     plain = " ".join(quote.split()).casefold()
     assert all(" ".join(text[start:end].split()).casefold() == plain for start, end in places)
@@ -84,20 +84,20 @@ def test_the_words_before_it_are_those_that_the_folded_text_ends_with_there(
     def folded(part: str) -> str:
         return re.sub(r"\s+", " ", part).casefold()
 
-    everywhere, context = QuotedText(text).places(quote), folded(before).strip()
+    everywhere, context = _QuotedText(text).places(quote), folded(before).strip()
     told_apart = [place for place in everywhere if folded(text[: place[0]]).rstrip().endswith(context)]
     expected = told_apart if context and len(everywhere) > 1 else everywhere
-    assert QuotedText(text).places(quote, before) == expected
+    assert _QuotedText(text).places(quote, before) == expected
 
 
 def test_a_long_quotation_does_not_overlap_itself() -> None:
-    assert QuotedText("a" * 300).places("a" * 101) == [(0, 101), (101, 202)]
-    assert QuotedText("aaa").places("aa") == [(0, 2), (1, 3)]
+    assert _QuotedText("a" * 300).places("a" * 101) == [(0, 101), (101, 202)]
+    assert _QuotedText("aaa").places("aa") == [(0, 2), (1, 3)]
 
 
 def test_the_places_that_an_answer_has_compared_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans, "_ALL_PLACES", 5)
     monkeypatch.setattr(spans, "_MOST_PLACES", 2)
-    quoted = QuotedText("a, b, a, b, a, b, a, b")
+    quoted = _QuotedText("a, b, a, b, a, b, a, b")
     assert [start for start, _ in quoted.places("a", "b,")] == [6, 12]
     assert [start for start, _ in quoted.places("b", "a,")] == [3, 9]  # only the first two are left

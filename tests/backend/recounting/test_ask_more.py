@@ -25,7 +25,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.recounts import FurtherVote
 from backend.server.status.formats import of
 from backend.settings import Environment
-from backend.upkeep import nothing, problems
+from backend.upkeep import _nothing, problems
 
 
 @pytest.fixture
@@ -193,10 +193,10 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
     doubtful.api.tasks[doubtful.tasks[drafted]]["draft_exists"] = True
     project = doubtful.api.project
     with served(doubtful.backend.app) as backend:
-        counting = RecountRun(
+        counting = _RecountRun(
             doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"]
         )
-        run = AskMoreRun(counting, 1.0)
+        run = _AskMoreRun(counting, 1.0)
         tally = run()
     assert not further(doubtful, drafted)
     assert all(further(doubtful, number) for number in others)
@@ -212,4 +212,4 @@ def test_a_ledger_with_further_votes_is_sound(doubtful: DoubtfulStudio) -> None:
     doubtful.ask_more(1.0)
     doubtful.label(number)
     with doubtful.backend.ledger.read() as connection:
-        assert [*problems(connection, nothing)] == []
+        assert [*problems(connection, _nothing)] == []

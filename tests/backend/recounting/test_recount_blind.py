@@ -18,7 +18,7 @@ from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.recounts import Counting, Recount
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey
-from backend.recounting.recounter import QuestionCount, record
+from backend.recounting.recounter import _QuestionCount, _record
 from backend.server.status.build import build_report
 from backend.server.status.report import GuaranteeReport, ProjectReport
 
@@ -58,13 +58,13 @@ class Audit:
     def recount(self, labels: Mapping[int, str], score: float = 0.8) -> Counting | None:
         """Count again: these tasks get these labels."""
         with self.ledger.write() as connection:
-            found = QuestionCount(KEY)
+            found = _QuestionCount(KEY)
             for task, label in labels.items():
                 [round_] = ProjectRounds(connection, PROJECT).of_task(task)
                 found.results.append(Recount(round_.id, task, label, score, label != round_.label))
                 if round_.audit:
                     found.blind.add(round_.id)
-            return record(connection, PROJECT, [found], reason="command", sequence=1, now=3.0)
+            return _record(connection, PROJECT, [found], reason="command", sequence=1, now=3.0)
 
     def queue(self) -> BlindQueue:
         with self.ledger.read() as connection:

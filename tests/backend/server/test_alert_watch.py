@@ -16,7 +16,7 @@ from whole_backend import Backend, votes
 
 from backend.ledger.database import tables
 from backend.ledger.reports import AlertKey, Alerts
-from backend.server.status.alarm_watch import RaisedAlarm, message
+from backend.server.status.alarm_watch import _message, _RaisedAlarm
 from backend.server.status.report import Alert
 from backend.telemetry import metrics
 
@@ -146,11 +146,13 @@ def test_an_alarm_that_flickers_is_told_once(tmp_path: Path) -> None:
 
 def test_marks_that_slack_reads_as_markup_are_escaped() -> None:
     alert = Alert("score_off", "a <b> & c", "mend it")
-    assert "a &lt;b&gt; &amp; c" in message([RaisedAlarm(alert, None)])["text"]
-    assert message([RaisedAlarm(alert, None)])["alerts"][0]["message"] == "a <b> & c"
+    assert "a &lt;b&gt; &amp; c" in _message([_RaisedAlarm(alert, None)])["text"]
+    assert _message([_RaisedAlarm(alert, None)])["alerts"][0]["message"] == "a <b> & c"
 
 
 def test_many_alarms_make_one_short_text() -> None:
-    body = message([RaisedAlarm(Alert("score_off", f"number {number}", None), None) for number in range(50)])
+    body = _message(
+        [_RaisedAlarm(Alert("score_off", f"number {number}", None), None) for number in range(50)]
+    )
     assert len(body["alerts"]) == 50
     assert body["text"].splitlines()[-1] == "and 30 more"

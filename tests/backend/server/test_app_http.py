@@ -55,7 +55,7 @@ def test_the_event_loop_pauses_while_a_webhook_is_written(
 
 def test_the_event_loop_gives_way_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gave_way = threading.Event()
-    monkeypatch.setattr(runtime.UrgentRequests, "give_way", lambda _: gave_way.set())
+    monkeypatch.setattr(runtime._UrgentRequests, "give_way", lambda _: gave_way.set())
     with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
         backend.predict(task(1))
     assert gave_way.is_set()

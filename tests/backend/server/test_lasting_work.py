@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from backend.server.runtime import KEPT, LastingWork
+from backend.server.runtime import KEPT, _LastingWork
 
 
 class Started:
@@ -20,13 +20,13 @@ class Started:
         return self.futures[-1]
 
 
-def late(work: LastingWork[str], asked: str, start: Started) -> None:
+def late(work: _LastingWork[str], asked: str, start: Started) -> None:
     with pytest.raises(TimeoutError):
         work.result(asked, start)
 
 
 def test_the_same_request_gets_the_result_of_work_that_outlasted_the_first() -> None:
-    work, start = LastingWork[str](0.0), Started()
+    work, start = _LastingWork[str](0.0), Started()
     late(work, "quote", start)
     start.futures[0].set_result("$5")
     assert work.result("quote", start) == "$5"
@@ -34,7 +34,7 @@ def test_the_same_request_gets_the_result_of_work_that_outlasted_the_first() -> 
 
 
 def test_another_request_is_other_work() -> None:
-    work, start = LastingWork[str](0.0), Started()
+    work, start = _LastingWork[str](0.0), Started()
     late(work, "quote of 1", start)
     late(work, "quote of 2", start)
     assert len(start.futures) == 2
@@ -42,7 +42,7 @@ def test_another_request_is_other_work() -> None:
 
 def test_a_result_whose_client_went_away_is_dropped() -> None:
     now = [0.0]
-    work, start = LastingWork[str](0.0, lambda: now[0]), Started()
+    work, start = _LastingWork[str](0.0, lambda: now[0]), Started()
     late(work, "abandoned", start)
     start.futures[0].set_result("$5")
     now[0] = KEPT + 1.0
@@ -52,7 +52,7 @@ def test_a_result_whose_client_went_away_is_dropped() -> None:
 
 def test_work_under_way_is_never_dropped() -> None:
     now = [0.0]
-    work, start = LastingWork[str](0.0, lambda: now[0]), Started()
+    work, start = _LastingWork[str](0.0, lambda: now[0]), Started()
     late(work, "slow", start)
     now[0] = 100.0 * KEPT
     late(work, "slow", start)
@@ -60,7 +60,7 @@ def test_work_under_way_is_never_dropped() -> None:
 
 
 def test_an_error_ends_the_work_and_the_next_request_begins_anew() -> None:
-    work, start = LastingWork[str](0.0), Started()
+    work, start = _LastingWork[str](0.0), Started()
     late(work, "quote", start)
     start.futures[0].set_exception(ValueError("broken"))
     with pytest.raises(ValueError, match="broken"):

@@ -11,7 +11,7 @@ import pytest
 from blind_project import BlindProject, random_label, settings
 from stored_rounds import PROJECT
 
-from backend.commands.shared.certificate import outcome_lines
+from backend.commands.shared.certificate import _outcome_lines
 from backend.ledger import Ledger, deletions
 from backend.server.status.build import build_report, render_page
 from backend.server.status.report import ProjectReport, RecallReport
@@ -109,13 +109,13 @@ def test_a_lower_share_is_among_fewer_tasks(answered: BlindProject) -> None:
 
 
 def test_the_outcome_says_which_tasks_these_are(answered: BlindProject) -> None:
-    lines = [line for line in outcome_lines(report(answered.ledger)) if "mood: Odd" in line]
+    lines = [line for line in _outcome_lines(report(answered.ledger)) if "mood: Odd" in line]
     assert lines[0].startswith("mood: Odd: at least 90% is among 360 of 900 tasks (40.0%)")
     assert "a score of it of at least 0.3, with 95% confidence" in lines[0]
 
 
 def test_without_blind_labels_the_outcome_says_what_is_needed(project: BlindProject) -> None:
-    [line] = [line for line in outcome_lines(report(project.ledger)) if "mood: Odd" in line]
+    [line] = [line for line in _outcome_lines(report(project.ledger)) if "mood: Odd" in line]
     assert "it is not certified which tasks hold 90%: 0 of 0 blind labels say so" in line
     assert "it needs blind labels" in line
 
@@ -127,14 +127,14 @@ def test_with_too_few_blind_labels_the_outcome_says_about_how_many_more_are_need
     sought = recall(project.ledger)
     assert sought.found is None
     assert 36 <= sought.needed <= 300
-    assert "about" in next(line for line in outcome_lines(report(project.ledger)) if "mood: Odd" in line)
+    assert "about" in next(line for line in _outcome_lines(report(project.ledger)) if "mood: Odd" in line)
 
 
 def test_a_label_that_votes_cannot_tell_is_said_to_be_so(sqlite_ledger: Ledger) -> None:
     project = BlindProject(sqlite_ledger, audit=0.7)
     project.predict(["Glad"] * TASKS, plan=plan({"Odd": 0.2}))
     project.answer(project.queue, human)
-    lines = [line for line in outcome_lines(report(sqlite_ledger)) if "mood: Odd" in line]
+    lines = [line for line in _outcome_lines(report(sqlite_ledger)) if "mood: Odd" in line]
     assert lines[0].startswith("mood: Odd: at least 90% is among 900 of 900 tasks (100.0%)")
     assert "the votes hardly tell where it is" in lines[1]
 
@@ -154,7 +154,7 @@ def test_tasks_that_came_after_the_blind_labels_are_not_covered(answered: BlindP
     answered.predict(["Glad"] * 300, plan=plan({"Odd": 0.01}))
     sought = recall(answered.ledger)
     assert (sought.tasks, sought.beyond) == (TASKS, 300)
-    assert any("300 other tasks not covered" in line for line in outcome_lines(report(answered.ledger)))
+    assert any("300 other tasks not covered" in line for line in _outcome_lines(report(answered.ledger)))
 
 
 def test_blind_tasks_that_were_deleted_count_as_missed(on_both: BlindProject) -> None:

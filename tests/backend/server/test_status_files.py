@@ -16,7 +16,7 @@ from rich.console import Console
 from sqlalchemy import delete
 
 from backend.commands.report import print_report
-from backend.commands.shared.certificate import outcome_lines
+from backend.commands.shared.certificate import _outcome_lines
 from backend.commands.teach import teach_file
 from backend.ledger import projects
 from backend.ledger.database import tables
@@ -121,7 +121,7 @@ def test_answers_of_an_earlier_job_are_counted_apart_from_what_the_choice_of_mod
     assert (again.cost.rounds_usd, again.cost.reused) == (0.0, 4)
     assert again.cost.reused_usd == pytest.approx(again.cost.every_model_usd)
     said = f"4 answers reused, {dollars(again.cost.reused_usd)} not paid again"
-    line = next(outcome_lines(again))
+    line = next(_outcome_lines(again))
     assert line.startswith(f"$0 for the votes ({said}); asking everyone would have cost ")
     assert line.endswith(": 0.0% saved by the choice of models")
 
@@ -150,7 +150,7 @@ def test_the_prices_of_embedded_voters_are_called_nominal(
         loaded = load(None if nominal else folder.environment.config)
         with folder.ledger.read() as connection:
             [project] = build_report(connection, loaded, now=2.0, configured=configured).projects
-    assert ("(nominal: embedded voters are free)" in next(outcome_lines(project))) is nominal
+    assert ("(nominal: embedded voters are free)" in next(_outcome_lines(project))) is nominal
 
 
 def test_the_page_of_a_file_says_nothing_of_label_studio(folder: LabelFolder) -> None:
@@ -179,4 +179,4 @@ def test_what_was_counted_for_calls_that_timed_out_is_named(tmp_path: Path) -> N
     assert cost.timeouts_usd == pytest.approx(cost.budget.spent_usd - cost.rounds_usd)
     assert cost.timeouts_usd > 0.0
     said = f"{dollars(cost.timeouts_usd)} for calls that timed out, which providers may bill"
-    assert said in [*outcome_lines(project)]
+    assert said in [*_outcome_lines(project)]

@@ -16,21 +16,21 @@ from backend.ledger.blind_tasks import BlindQueue, QueuedTask
 from backend.ledger.projects import Project
 from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
 from backend.server.status import build
-from backend.server.status.build import build_report
+from backend.server.status.build import _label_studio_address, build_report
 from backend.server.status.drawings import (
-    Priced,
-    confusion,
-    course,
-    drawn,
-    label_shares,
-    prices,
-    score_histogram,
+    _confusion,
+    _course,
+    _drawn,
+    _label_shares,
+    _Priced,
+    _prices,
+    _score_histogram,
 )
 from backend.server.status.formats import templates
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
 from backend.server.status.question_reports import best_single_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
-from backend.server.status.work import SAME_COMMAND, failure_fix, label_studio_address
+from backend.server.status.work import SAME_COMMAND, failure_fix
 from camvo.student import STUDENT
 
 NO_SHARE = Share.of(())
@@ -182,43 +182,43 @@ def test_only_an_address_that_a_browser_can_open_safely_becomes_a_link(
     hostname: str | None, configured: str | None, shown: str | None
 ) -> None:
     stored = Project("7.1", 0, None, None, None, 0.0, hostname=hostname)
-    assert label_studio_address(stored, configured) == shown
+    assert _label_studio_address(stored, configured) == shown
 
 
 # -- drawings
 
 
 def test_names_in_a_drawing_are_escaped_and_may_be_in_any_script() -> None:
-    drawing = drawn(label_shares, "names", (LabelCount("<b>bold</b>", 3), LabelCount("日本語", 2)))
+    drawing = _drawn(_label_shares, "names", (LabelCount("<b>bold</b>", 3), LabelCount("日本語", 2)))
     assert "<b>" not in drawing.svg
     assert "日本語" in drawing.svg
     assert 'id="names-' in drawing.svg
 
 
 def test_equal_data_is_drawn_once() -> None:
-    assert drawn(score_histogram, "again", (1,) * 20) is drawn(score_histogram, "again", (1,) * 20)
+    assert _drawn(_score_histogram, "again", (1,) * 20) is _drawn(_score_histogram, "again", (1,) * 20)
 
 
 @pytest.mark.parametrize(
     ("draw", "data"),
     [
-        (course, ((Block(1, 0.0, 0.0, 0, 0.0, 0.0),),)),
-        (course, (tuple(Block(5, 0.1, 0.2, 3, 2.0, 0.0) for _ in range(20)),)),
-        (confusion, ((ConfusionCount("a", "a", 1),),)),
-        (confusion, (tuple(ConfusionCount(f"{n}", f"{n % 5}", n) for n in range(1, 13)),)),
-        (prices, ((Priced("free", 0.0, 1.0, 0.5, 1.0),), None, "right, blind")),
-        (score_histogram, ((0,) * 19 + (1,),)),
+        (_course, ((Block(1, 0.0, 0.0, 0, 0.0, 0.0),),)),
+        (_course, (tuple(Block(5, 0.1, 0.2, 3, 2.0, 0.0) for _ in range(20)),)),
+        (_confusion, ((ConfusionCount("a", "a", 1),),)),
+        (_confusion, (tuple(ConfusionCount(f"{n}", f"{n % 5}", n) for n in range(1, 13)),)),
+        (_prices, ((_Priced("free", 0.0, 1.0, 0.5, 1.0),), None, "right, blind")),
+        (_score_histogram, ((0,) * 19 + (1,),)),
     ],
 )
 def test_little_and_odd_data_can_be_drawn_and_takes_the_colours_of_the_page(draw: Any, data: Any) -> None:
-    drawing = drawn(draw, "odd", *data)
+    drawing = _drawn(draw, "odd", *data)
     assert drawing.svg.startswith("<svg")
     assert "var(--paper" in drawing.svg
     assert 'role="img"' in drawing.svg
 
 
 def test_a_few_labels_have_a_line_of_their_cost_over_its_whole_width_and_no_tick_twice() -> None:
-    drawing = drawn(course, "few", (Block(1, 0.04, 0.05, 0, 0.0, 0.0),))
+    drawing = _drawn(_course, "few", (Block(1, 0.04, 0.05, 0, 0.0, 0.0),))
     [line] = re.findall(r'<path d="([^"]*)"[^>]* style="fill: none; stroke: var\(--colour-0', drawing.svg)
     ends = [float(x) for x in re.findall(r"[ML] ([\d.]+) ", line)]
     assert max(ends) - min(ends) > 50.0
@@ -228,7 +228,7 @@ def test_a_few_labels_have_a_line_of_their_cost_over_its_whole_width_and_no_tick
 
 def test_a_file_that_was_labelled_is_no_project_of_label_studio() -> None:
     file = Project("reviews.v2", 0, None, "<View/>", None, 0.0)
-    assert label_studio_address(file, "http://label-studio:8080") is None
+    assert _label_studio_address(file, "http://label-studio:8080") is None
 
 
 # -- what to do next

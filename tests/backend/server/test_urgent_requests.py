@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from backend.server import runtime
-from backend.server.runtime import UrgentRequests
+from backend.server.runtime import _UrgentRequests
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_loop_pauses_until_the_request_is_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with UrgentRequests(loop).answering():
+    with _UrgentRequests(loop).answering():
         loop.call_soon_threadsafe(worked.set)
         meanwhile = worked.wait(0.2)
     assert not meanwhile
@@ -69,7 +69,7 @@ def test_a_failed_request_counts_as_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with pytest.raises(KeyError), UrgentRequests(loop).answering():
+    with pytest.raises(KeyError), _UrgentRequests(loop).answering():
         raise KeyError
     loop.call_soon_threadsafe(worked.set)
     assert worked.wait(30)
@@ -80,7 +80,7 @@ def test_the_loop_pauses_for_a_request_even_if_a_later_one_is_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     busy, worked = threading.Event(), threading.Event()
-    requests = UrgentRequests(loop)
+    requests = _UrgentRequests(loop)
     loop.call_soon_threadsafe(busy.wait)
     with requests.answering():
         with requests.answering():
@@ -96,7 +96,7 @@ def test_the_loop_goes_on_after_the_limit_if_the_request_is_not_answered(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     worked = threading.Event()
-    with UrgentRequests(loop).answering():
+    with _UrgentRequests(loop).answering():
         loop.call_soon_threadsafe(worked.set)
         assert worked.wait(30)
 
@@ -106,7 +106,7 @@ def test_the_loop_gives_way_to_a_request_before_its_callback_has_run(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     busy, gave_way = threading.Event(), threading.Event()
-    requests = UrgentRequests(loop)
+    requests = _UrgentRequests(loop)
 
     def work() -> None:
         assert busy.wait(30)
@@ -124,7 +124,7 @@ def test_the_loop_gives_way_to_a_request_before_its_callback_has_run(
 def test_the_loop_pauses_at_most_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     with closing(AtOnce()) as loop:
-        requests = UrgentRequests(loop)
+        requests = _UrgentRequests(loop)
         for _ in range(1000):
             with requests.answering():
                 clock.now += 0.001
@@ -134,5 +134,5 @@ def test_the_loop_pauses_at_most_half_of_the_time(monkeypatch: pytest.MonkeyPatc
 def test_a_closed_loop_does_not_disturb_a_request() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    with UrgentRequests(loop).answering():
+    with _UrgentRequests(loop).answering():
         pass

@@ -13,11 +13,11 @@ import typer
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from backend.commands.replay.replay_command import policy_options
+from backend.commands.replay.replay_command import _policy_options
 from backend.errors import ConfigError
 from backend.settings import ModelSettings, PolicySettings, Settings
 from backend.settings.mistakes import config_error
-from backend.settings.policies import PolicyOverrides, overrides_of, section_of
+from backend.settings.policies import PolicyOverrides, _overrides_of, _section_of
 from camvo.errors import InvalidParameterError
 from camvo.policies.joint import Joint
 from camvo.policies.named import POLICIES
@@ -39,7 +39,7 @@ class MadeUp(Joint):
 
 
 MADE = {"patience": 2, "thrift": 0.5, "mood": "calm", "limit": None}
-SECTION, OVERRIDES = section_of([MadeUp]), overrides_of([MadeUp])
+SECTION, OVERRIDES = _section_of([MadeUp]), _overrides_of([MadeUp])
 
 
 def wrong(model: Any, **values: object) -> ConfigError:
@@ -92,7 +92,7 @@ def test_a_project_overrides_those_that_say_so() -> None:
 
 
 def test_the_replay_has_an_option_of_each() -> None:
-    options = policy_options([MadeUp], taken={"mood"}, defaults={"thrift": "0.1,0.3"})
+    options = _policy_options([MadeUp], taken={"mood"}, defaults={"thrift": "0.1,0.3"})
     assert {name: each.default for name, each in options.items() if name in MADE} == {
         "patience": 2,
         "thrift": "0.1,0.3",
@@ -104,7 +104,7 @@ def test_the_replay_has_an_option_of_each() -> None:
 def test_the_help_of_the_replay_says_what_each_is_for() -> None:
     def command(**options: object) -> None: ...
 
-    command.__signature__ = Signature([*policy_options([MadeUp]).values()])  # type: ignore[attr-defined]
+    command.__signature__ = Signature([*_policy_options([MadeUp]).values()])  # type: ignore[attr-defined]
     app = typer.Typer(rich_markup_mode=None)
     app.command()(command)
     printed = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout.split())
@@ -139,7 +139,7 @@ def test_a_name_means_the_same_in_every_policy() -> None:
 
 
 def test_the_replay_knows_every_parameter_although_it_imports_no_policy_for_its_help() -> None:
-    assert set(policy_options(CLASSES)) == set(policy_options(POLICIES.values()))
+    assert set(_policy_options(CLASSES)) == set(_policy_options(POLICIES.values()))
 
 
 def test_the_names_that_a_project_may_override_are_known() -> None:
@@ -205,7 +205,7 @@ def test_the_table_of_settings_has_every_parameter_and_its_default() -> None:
 def test_the_page_of_commands_has_every_parameter_of_the_replay_and_its_default() -> None:
     page = (DOCS / "commands.md").read_text("utf-8").split("## camvo replay")[1].split("\n## ")[0]
     documented = dict(re.findall(r"^- `--([\w-]+)`.*?(?:\[default: (.*?)\])?$", page, re.MULTILINE))
-    for name, option in policy_options(CLASSES).items():
+    for name, option in _policy_options(CLASSES).items():
         assert documented[name.replace("_", "-")] == ("" if option.default is None else str(option.default))
 
 

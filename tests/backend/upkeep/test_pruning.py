@@ -22,13 +22,13 @@ from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
-from backend.upkeep import StateName, continued, nothing
+from backend.upkeep import _continued, _nothing, _StateName
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
 
 def pruned(ledger: Ledger, age: float = AGE) -> upkeep.Pruned:
-    return upkeep.prune(ledger, PROJECT, age, lambda_l=1.0, advance=nothing)
+    return upkeep.prune(ledger, PROJECT, age, lambda_l=1.0, advance=_nothing)
 
 
 def count(ledger: Ledger, table: Table, *where: Any) -> int:
@@ -36,13 +36,13 @@ def count(ledger: Ledger, table: Table, *where: Any) -> int:
         return connection.scalar(select(func.count()).select_from(table).where(*where)) or 0
 
 
-def name_of(ledger: Ledger) -> StateName:
+def name_of(ledger: Ledger) -> _StateName:
     with ledger.read() as connection:
         [key] = {
             (round_.key.control, round_.key.epoch)
             for round_ in ProjectRounds(connection, PROJECT).of_task(22)
         }
-    return StateName(PROJECT, *key)
+    return _StateName(PROJECT, *key)
 
 
 def summed(ledger: Ledger) -> State:
@@ -58,7 +58,7 @@ def with_base(ledger: Ledger, like: State) -> State:
     name = name_of(ledger)
     with ledger.read() as connection:
         base = StateRecords(connection, PROJECT, name.control, name.epoch).base()
-        return continued(connection, name, base, like, 1 << 40)
+        return _continued(connection, name, base, like, 1 << 40)
 
 
 def test_what_was_learnt_stays(ledger: Ledger) -> None:
@@ -206,7 +206,7 @@ def test_feedback_on_a_new_round_is_learnt_after_a_prune(ledger: Ledger, folder:
         with runtime.ledger.read() as connection:
             [round_] = ProjectRounds(connection, PROJECT).of_task(23)
             assert (round_.taught, round_.taught_by) == ("Calm", "human")
-            assert not list(upkeep.problems(connection, nothing))
+            assert not list(upkeep.problems(connection, _nothing))
 
 
 def test_an_old_round_that_people_labelled_lately_is_kept_whole(ledger: Ledger, folder: Path) -> None:
@@ -219,7 +219,7 @@ def test_an_old_round_that_people_labelled_lately_is_kept_whole(ledger: Ledger, 
         with runtime.ledger.read() as connection:
             [round_] = ProjectRounds(connection, PROJECT).of_task(7)
             assert (round_.taught, round_.pruned) == ("Sad", False)
-            assert not list(upkeep.problems(connection, nothing))
+            assert not list(upkeep.problems(connection, _nothing))
     assert before.rounds == len(OLD) + len(NEW)
 
 
@@ -274,7 +274,7 @@ def test_a_second_base_continues_the_first(ledger: Ledger) -> None:
     assert count(ledger, tables.events) == 0
     assert_same_state(with_base(ledger, before), before)
     with ledger.read() as connection:
-        assert not list(upkeep.problems(connection, nothing))
+        assert not list(upkeep.problems(connection, _nothing))
 
 
 def test_nothing_is_deleted_if_a_server_has_summed_something_else(ledger: Ledger) -> None:
@@ -309,7 +309,7 @@ def _revisions(ledger: Ledger) -> int:
     return min(old_labels, count(ledger, tables.events, tables.events.c.kind == "revision"))
 
 
-def _names(name: StateName) -> tuple[str, str]:
+def _names(name: _StateName) -> tuple[str, str]:
     return name.control, name.epoch
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, select, update
 from backend import upkeep
 from backend.ledger import Ledger
 from backend.ledger.database import tables
-from backend.upkeep import nothing
+from backend.upkeep import _nothing
 from camvo.state.state import State
 
 _events, _rounds, _calls = tables.events, tables.rounds, tables.calls
@@ -17,11 +17,11 @@ _events, _rounds, _calls = tables.events, tables.rounds, tables.calls
 
 def kinds(ledger: Ledger) -> set[str]:
     with ledger.read() as connection:
-        return {problem.kind for problem in upkeep.problems(connection, nothing)}
+        return {problem.kind for problem in upkeep.problems(connection, _nothing)}
 
 
 def prune(ledger: Ledger) -> None:
-    upkeep.prune(ledger, PROJECT, AGE, lambda_l=1.0, advance=nothing)
+    upkeep.prune(ledger, PROJECT, AGE, lambda_l=1.0, advance=_nothing)
 
 
 def test_a_sound_ledger_has_no_problems(ledger: Ledger) -> None:

@@ -9,7 +9,7 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 from scipy.special import logit
 
-from camvo.joint.grades import Grades, Scale, SureVotes, tilted
+from camvo.joint.grades import Grades, SureVotes, _Scale, tilted
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.plans import plan_by_graded_worth, plan_by_worth
 from camvo.state.contribution import LatestRounds
@@ -91,7 +91,7 @@ def test_a_tilt_adds_to_the_log_odds_of_its_label_and_the_rest_keeps_its_odds():
 
 
 def test_what_a_plan_expects_of_an_arm_is_how_often_it_had_each_grade():
-    scale = Scale((40,), (-1.0, 1.0), (0.6, 0.1))
+    scale = _Scale((40,), (-1.0, 1.0), (0.6, 0.1))
     [[expected], [silent]] = SureVotes(Grades({"a": scale}), 0.5).by_arm(["a", "b"], [])
     assert expected == ((-0.5, pytest.approx(0.6 * np.exp(-1.0)), 0.6), (0.5, pytest.approx(0.1 * np.e), 0.1))
     assert silent == ((0.0, 1.0, 1.0),)

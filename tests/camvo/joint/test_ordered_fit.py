@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from camvo.joint.ordered_fit import OrderedFit, ScaleReadings, ScaleVotes
+from camvo.joint.ordered_fit import OrderedFit, _ScaleReadings, _ScaleVotes
 from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern
 from camvo.votes.labels import OrderedVote
@@ -140,7 +140,7 @@ def test_votes_are_probabilities_at_every_node():
 def test_arm_with_a_bias_is_expected_to_vote_higher():
     _, votes = ratings()
     votes[:, 0] = np.minimum(votes[:, 0] + 2, 4)
-    model = ScaleVotes.fit(votes, np.ones(len(votes)), 5)
+    model = _ScaleVotes.fit(votes, np.ones(len(votes)), 5)
     expected = model.expected(np.array([[-2, 1, 1, 1, 1]]))[0, 0] @ np.arange(5)
     assert expected > 2.3
 
@@ -150,14 +150,14 @@ def test_few_votes_at_a_level_are_filled_by_bias_and_spread():
     rng = np.random.default_rng(0)
     truth = rng.integers(1, 4, size=300)
     votes = np.clip(truth[:, None] + rng.integers(-1, 2, size=(300, 5)) * (rng.random((300, 5)) < 0.2), 0, 4)
-    model = ScaleVotes.fit(votes, np.ones(300), 5)
+    model = _ScaleVotes.fit(votes, np.ones(300), 5)
     levels = np.array([confusion @ np.arange(5) for confusion in model.confusions])
     assert (np.diff(levels, axis=1) > 0.0).all()
 
 
 def test_missing_vote_counts_as_it_is_expected():
     _, votes = ratings()
-    model = ScaleVotes.fit(votes, np.ones(len(votes)), 5)
+    model = _ScaleVotes.fit(votes, np.ones(len(votes)), 5)
     expected = model.expected(np.array([[4, 4, -2, 4, -1]]))[0]
     assert expected[0].tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
     assert expected[[2, 4]].argmax(axis=1).tolist() == [4, 4]
@@ -183,7 +183,7 @@ def test_more_arms_than_a_plan_holds_are_read_all():
 
 def test_reading_without_human_labels_has_no_terms():
     _, votes = ratings()
-    reading = ScaleReadings.of_votes(votes, np.ones(len(votes)), 5)
+    reading = _ScaleReadings.of_votes(votes, np.ones(len(votes)), 5)
     assert not reading.labels.any()
     assert not reading.biases.any()
 

@@ -8,7 +8,7 @@ from made_up_votes import draw_votes, rows_of
 
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.models import fit_vote_model
-from camvo.joint.votes_fit import VotesFit, doubt_of
+from camvo.joint.votes_fit import VotesFit, _doubt_of
 
 SKILLS = np.array([0.85, 0.82, 0.8, 0.78, 0.75, 0.7])
 
@@ -28,14 +28,14 @@ def two_readings(labels, seed, items=600, first=(0.86, 0.83, 0.8), second=(0.86,
 @pytest.mark.parametrize("seed", range(4))
 def test_as_many_arms_with_another_reading_leave_doubt(labels, seed):
     votes = two_readings(labels, seed)
-    doubt = doubt_of(VotesFit.of_rows(votes, labels).model, votes, labels)
+    doubt = _doubt_of(VotesFit.of_rows(votes, labels).model, votes, labels)
     assert set(doubt.arms) in ({0, 1, 2}, {3, 4, 5})
 
 
 @pytest.mark.parametrize("labels", [2, 4])
 def test_two_of_seven_arms_with_another_reading_leave_none(labels):
     votes = two_readings(labels, 0, first=(0.9, 0.88, 0.86, 0.84, 0.82), second=(0.8, 0.78))
-    assert doubt_of(VotesFit.of_rows(votes, labels).model, votes, labels) is None
+    assert _doubt_of(VotesFit.of_rows(votes, labels).model, votes, labels) is None
 
 
 @pytest.mark.parametrize("labels", [2, 3, 8])
@@ -43,12 +43,12 @@ def test_two_of_seven_arms_with_another_reading_leave_none(labels):
 def test_arms_that_err_independently_leave_none(labels, seed):
     votes = rows_of(draw_votes(SKILLS, labels=labels, items=300, seed=seed)[0], labels)
     model = fit_vote_model(votes.rows, votes.counts, labels, np.ones(len(SKILLS)))
-    assert doubt_of(model, votes, labels) is None
+    assert _doubt_of(model, votes, labels) is None
 
 
 def test_few_rounds_leave_none():
     votes = two_readings(2, 0, items=99)
-    assert doubt_of(VotesFit.of_rows(votes, 2).model, votes, 2) is None
+    assert _doubt_of(VotesFit.of_rows(votes, 2).model, votes, 2) is None
 
 
 def test_in_doubt_all_arms_count_alike():

@@ -9,7 +9,7 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.beliefs import believe
-from camvo.joint.grades import Grades, Scale, SureVotes
+from camvo.joint.grades import Grades, SureVotes, _Scale
 from camvo.joint.joint_fit import JointFit, _updated_by_student
 from camvo.joint.lattice import vote_lattice
 from camvo.stages.stages import QuestionStages
@@ -18,7 +18,7 @@ from camvo.student import STUDENT
 
 ARMS = ("a", "b", "c", STUDENT)
 LABELS = {2: ("neg", "pos"), 4: ("w", "x", "y", "z")}
-SCALE = Scale((40,), (-1.5, 2.0), (0.8, 0.2))
+SCALE = _Scale((40,), (-1.5, 2.0), (0.8, 0.2))
 """Two grades, below and above a confidence of ½."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from made_up_votes import draw_votes, evidence_of
 
 from camvo.joint.agreement import kept_labels
-from camvo.joint.grades import Grades, Scale, SureVotes
+from camvo.joint.grades import Grades, SureVotes, _Scale
 from camvo.joint.joint_fit import JointFit
 from camvo.stages.stages import QuestionStages, Stages, next_arms
 from camvo.state.contribution import LatestRounds
@@ -19,7 +19,7 @@ from camvo.votes.aggregation import Decision
 
 ARMS = ("a", "b", "c")
 PRICES = {"a": 0.05, "b": 0.01, "c": 0.002}
-SCALE = Scale((40,), (-2.0, 2.0), (0.9, 0.1))
+SCALE = _Scale((40,), (-2.0, 2.0), (0.9, 0.1))
 """Two grades, below and above a confidence of ½."""
 LABELS = {2: ("neg", "pos"), 3: ("neg", "neutral", "pos")}
 

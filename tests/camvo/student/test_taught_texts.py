@@ -14,8 +14,8 @@ from camvo.student import (
     TaughtText,
     TaughtTexts,
     _is_sealed,
+    _numbers_in,
     hashed_ngrams,
-    numbers_in,
     sealed,
 )
 
@@ -113,7 +113,7 @@ def test_what_forgets_a_text_equals_what_never_knew_its_features(
 
 def test_a_seal_is_short_and_says_nothing_of_the_features() -> None:
     seal = sealed(SOUP)
-    assert (len(seal), sealed(seal), list(numbers_in(seal))) == (10, seal, [])
+    assert (len(seal), sealed(seal), list(_numbers_in(seal))) == (10, seal, [])
     assert not _is_sealed(SOUP)
     assert sealed(hashed_ngrams("The soup was hot")) != seal
 

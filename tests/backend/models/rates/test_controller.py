@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from backend.models.rates.controller import Allowance, Lease, RateController, RateReport
+from backend.models.rates.controller import Allowance, Lease, RateReport, _RateController
 
 NOW = 1_000_000.0
 
@@ -44,9 +44,9 @@ def refusal(lease: Lease, **fields: object) -> RateReport:
     return RateReport("a", wanted=100, refused=1, refused_epoch=lease.epoch, **fields)  # type: ignore[arg-type]
 
 
-def used_for(seconds: int, per_second: int, *, start: float = NOW) -> tuple[RateController, Lease]:
+def used_for(seconds: int, per_second: int, *, start: float = NOW) -> tuple[_RateController, Lease]:
     """A controller that knows no limit, after some seconds of accepted calls."""
-    controller = RateController(None, None)
+    controller = _RateController(None, None)
     lease = Lease()
     for second in range(seconds):
         lease = controller.exchange(start + second, RateReport("a", wanted=1, sent=per_second))
@@ -58,12 +58,12 @@ def used_for(seconds: int, per_second: int, *, start: float = NOW) -> tuple[Rate
 def test_any_reports_lead_to_a_lease_that_can_be_stored(
     steps: list[tuple[float, RateReport]], rpm: int | None
 ) -> None:
-    now, controller = NOW, RateController(rpm, None)
+    now, controller = NOW, _RateController(rpm, None)
     for seconds, report in steps:
         now += seconds
         stored = json.loads(json.dumps(controller.dump(), allow_nan=False))
         lease = controller.exchange(now, report)
-        assert RateController(rpm, None, state=stored).exchange(now, report) == lease
+        assert _RateController(rpm, None, state=stored).exchange(now, report) == lease
         assert lease.hold >= 0.0
         assert lease.calls is None or 0 <= lease.calls <= report.wanted
         if rpm is not None:
@@ -79,7 +79,7 @@ def test_any_reports_lead_to_a_lease_that_can_be_stored(
 def test_no_minute_holds_more_calls_than_the_settings_allow(
     rpm: int, steps: list[tuple[float, int, float]]
 ) -> None:
-    controller, now, unused = RateController(rpm, None), NOW, 0
+    controller, now, unused = _RateController(rpm, None), NOW, 0
     sent: list[tuple[float, int]] = []
     for seconds, wanted, share in steps:
         now += seconds
@@ -151,7 +151,7 @@ def test_after_refusals_in_a_row_one_call_tries_before_the_others() -> None:
 
 
 def test_the_limit_in_headers_is_taken_over_and_followed() -> None:
-    controller = RateController(None, None)
+    controller = _RateController(None, None)
     headers = {"requests": Allowance(limit=600, remaining=599, reset=0.1)}
     assert controller.exchange(NOW, RateReport("a", wanted=1, allowances=headers)).rate == 600  # type: ignore[arg-type]
     headers = {"requests": Allowance(limit=200, remaining=100, reset=30.0)}
@@ -159,7 +159,7 @@ def test_the_limit_in_headers_is_taken_over_and_followed() -> None:
 
 
 def test_a_limit_per_day_in_headers_is_not_taken_for_one_per_minute() -> None:
-    controller = RateController(None, None)
+    controller = _RateController(None, None)
     headers = {"requests": Allowance(limit=1000, remaining=900, reset=8640.0)}
     assert controller.exchange(NOW, RateReport("a", wanted=1, allowances=headers)).rate is None  # type: ignore[arg-type]
 
@@ -172,14 +172,14 @@ def test_a_limit_per_day_in_headers_is_not_taken_for_one_per_minute() -> None:
     ],
 )
 def test_nothing_is_sent_while_nothing_remains(reset: float, hold: float) -> None:
-    controller = RateController(None, None)
+    controller = _RateController(None, None)
     headers = {"requests": Allowance(limit=600, remaining=0, reset=reset)}
     lease = controller.exchange(NOW, RateReport("a", wanted=9, allowances=headers))  # type: ignore[arg-type]
     assert (lease.calls, lease.hold) == (0, pytest.approx(hold))
 
 
 def test_no_more_than_what_remains_is_sent() -> None:
-    controller = RateController(600, None)
+    controller = _RateController(600, None)
     controller.exchange(NOW, RateReport("a", wanted=1))
     headers = {"requests": Allowance(limit=600, remaining=3, reset=30.0)}
     lease = controller.exchange(NOW + 1, RateReport("b", wanted=100, allowances=headers))  # type: ignore[arg-type]
@@ -199,7 +199,7 @@ def test_calls_are_shared_by_demand() -> None:
 
 
 def test_a_refusal_for_tokens_limits_tokens_alone() -> None:
-    controller = RateController(None, None)
+    controller = _RateController(None, None)
     lease = Lease()
     for second in range(120):
         lease = controller.exchange(NOW + second, RateReport("a", wanted=1, sent=10, sent_tokens=1000))
@@ -215,7 +215,7 @@ def test_a_refusal_for_tokens_limits_tokens_alone() -> None:
 
 
 def test_a_call_longer_than_all_tokens_of_a_minute_is_leased_alone() -> None:
-    controller = RateController(None, 1000)
+    controller = _RateController(None, 1000)
     sizes: list[Callable[[], Lease]] = [
         lambda: controller.exchange(NOW, RateReport("a", wanted=2, wanted_tokens=10_000.0)),
         lambda: controller.exchange(NOW + 30, RateReport("a", wanted=2, wanted_tokens=10_000.0)),

@@ -32,7 +32,7 @@ from backend.learning.teaching import (
 )
 from backend.ledger import LedgerAccess, human_annotations, projects, recounts, rounds
 from backend.ledger import answers as pack_checks
-from backend.ledger.batches import WaitingTasks
+from backend.ledger.batches import Lines, WaitingTasks
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks, asked_before_labels_changed
@@ -179,6 +179,8 @@ class Annotator:
         contexts = EmbeddedContexts(self._questions.embedder)
         prompt = await self._questions.prompt(job, questions, contexts, alone=alone)
         if job.batching is None:
+            if known.in_batch:
+                await self._batch_stages.refuse_waiting(job, questions)
             asking = Asking(self._voters, job, prompt)
         else:
             asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
@@ -330,12 +332,14 @@ class _Known:
         rounds: the stored rounds of its questions, by their latest counting.
         failed: whether it failed the last time.
         blind: whether it is kept blind: chance chose it, and no prediction of it was ever handed out.
+        in_batch: whether a provider's batch has answers about it.
         again: the rounds that it lacks because labels changed, where a student may vote.
     """
 
     rounds: dict[RoundKey, Round]
     failed: bool
     blind: bool
+    in_batch: bool
     again: Set[RoundKey] = frozenset()
 
 
@@ -347,11 +351,14 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
     shown = rounds.shown_among(connection, [(each.project, each.task) for each in wanted if each.audit])
     open_keys = (key for each in wanted if each.studies for key in each.keys if key not in stored)
     again = _chosen(connection, [*open_keys])
+    undecided = [(each.project, each.task) for each in wanted if not stored.keys() >= {*each.keys}]
+    in_batch = Lines(connection).out_among(undecided)
     return [
         _Known(
             {key: stored[key] for key in each.keys if key in stored},
             failed=(each.project, each.task) in failed,
             blind=each.audit and (each.project, each.task) not in shown,
+            in_batch=(each.project, each.task) in in_batch,
             again=again.intersection(each.keys),
         )
         for each in wanted

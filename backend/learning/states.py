@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -330,6 +330,8 @@ class FitCache(Generic[_T]):
         del self._under_way[key, kind]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(self._failure, project=key.project, control=key.control, kind=type(error).__name__)
+            if (kept := self._latest.get((key, kind))) is not None:  # not again before the next pause is over
+                self._latest[key, kind] = replace(kept, started_at=self._clock())
 
 
 @dataclass(frozen=True, slots=True)

@@ -454,6 +454,7 @@ class State:
         self.restarts.append(restart)
         if restart.arm is None:
             self.exploration.forget_stops()
+            self.kept_rounds = self.kept_rounds.without_patterns()
             self.context_rounds = ContextRounds()
             return
         names = self.histories.switch(restart.arm, restart.history, restart.version)

@@ -23,9 +23,9 @@ from backend.annotation.job import Job, JobQuestion, is_audit, random_draw
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
-from backend.commands.bulk.predict_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
+from backend.commands.bulk.recounting import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions

@@ -525,10 +525,8 @@ def _model_report(
     tried: ExampleTrial | None,
     unread: Mapping[str, int],
 ) -> ModelReport:
-    answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
-        ProjectSums(connection, project).answer_seconds(name, answered, quantile) if answered else None
-        for quantile in (0.5, 0.95)
+        ProjectSums(connection, project).answer_seconds(name, quantile) for quantile in (0.5, 0.95)
     )
     return ModelReport(
         name=name,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from label_studio_requests import Annotation, annotated, task
-from whole_backend import CALL, Backend, says
+from whole_backend import CALL, Backend, says, votes
 
 from backend.ledger.recounts import FurtherVote, further_votes_of
 from backend.testing import Reply
@@ -69,3 +69,17 @@ def test_the_report_counts_what_they_cost(both: Backend) -> None:
 def test_they_teach_with_a_human_label(both: Backend) -> None:
     both.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
     assert both.learnt() == {"red": (1, 0.0), "green": (1, 1.0), "blue": (1, 1.0)}
+
+
+def test_a_round_of_another_epoch_with_the_same_prompt_does_not_count_its_price_again(tmp_path: Path) -> None:
+    same = votes(red="Glad", green="Glad", blue="Sad")
+    with Backend(tmp_path, same, policy={"name": "baseline"}) as before:
+        before.predict(task(1))
+        entries = {"api_base": before.server.url}
+        redact = "backend.questions.personal_data:redact"
+        with Backend(tmp_path, same, entries=entries, policy={"name": "baseline"}, redact=redact) as after:
+            after.predict(task(1))
+            rounds = after.rounds(1)
+    assert len({round_.key.epoch for round_ in rounds}) == 2
+    assert before.server.count() == 3
+    assert [round_.cost_usd for round_ in rounds] == pytest.approx([3 * CALL, 0.0])

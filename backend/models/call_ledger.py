@@ -273,7 +273,7 @@ class CallLedger:
         if stored is not None:
             _record_use(connection, key, wanted)
             paid = stored.paid_by(wanted.project, wanted.task)
-            return ClaimResult(
+            return _ClaimResult(
                 PaidAnswer(
                     stored.content,
                     0.0,

@@ -51,7 +51,7 @@ class RecountTally:
 
 
 @dataclass(frozen=True, slots=True)
-class _RecountRun:
+class RecountRun:
     """One recount of one project. It keeps no state: an interrupted run can be repeated."""
 
     client: Client
@@ -122,7 +122,7 @@ class AskMoreTally:
 class _AskMoreRun:
     """One run over one project. The server keeps what was bought, so an interrupted run can be repeated."""
 
-    counting: _RecountRun
+    counting: RecountRun
     usd: float
     tally: AskMoreTally = field(default_factory=AskMoreTally)
 
@@ -183,7 +183,7 @@ class CompletingTally:
 class _CompletingRun:
     """Asks for the missing votes of one project. The server keeps what was bought."""
 
-    counting: _RecountRun
+    counting: RecountRun
     purse: Purse
     tally: CompletingTally = field(default_factory=CompletingTally)
 

@@ -15,8 +15,8 @@ from whole_backend import prompt_of
 
 from backend.commands.bulk import batch_run
 from backend.commands.bulk.predicting import Tally
-from backend.commands.bulk.quoting import quote_project
-from backend.commands.label.project import predict_in_process
+from backend.commands.bulk.quoting import _quote_of
+from backend.commands.label.project import _predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import money, projects
 from backend.quotes.quote import Quote

@@ -193,7 +193,7 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
     doubtful.api.tasks[doubtful.tasks[drafted]]["draft_exists"] = True
     project = doubtful.api.project
     with served(doubtful.backend.app) as backend:
-        counting = _RecountRun(
+        counting = RecountRun(
             doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"]
         )
         run = _AskMoreRun(counting, 1.0)

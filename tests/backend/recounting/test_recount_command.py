@@ -19,10 +19,10 @@ def server(studio: Studio) -> Iterator[BackendClient]:
         yield client
 
 
-def run(studio: Studio, server: BackendClient) -> _RecountRun:
+def run(studio: Studio, server: BackendClient) -> RecountRun:
     project = studio.api.project
     client = studio.api.client()
-    return _RecountRun(client, server, project["id"], studio.project.key, project["label_config"], batch=4)
+    return RecountRun(client, server, project["id"], studio.project.key, project["label_config"], batch=4)
 
 
 def test_it_replaces_what_changed_and_says_how_much(studio: Studio, server: BackendClient) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
 from backend.commands.bulk.predicting import TRIES, PredictionRun, Tally
-from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
+from backend.commands.shared.backend_client import Progress, TaskAnswer
 from backend.errors import BodyTooLargeError, LabelStudioError
 
 

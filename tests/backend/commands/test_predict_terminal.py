@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from backend.commands.bulk.predict_command import INTERRUPTED, run_on_terminal
-from backend.commands.bulk.predicting import Tally, watching
+from backend.commands.bulk.predicting import Tally, _watching
 from backend.commands.shared.backend_client import Progress
 from backend.commands.shared.output import Advance
 from backend.errors import BackendError
@@ -33,7 +33,7 @@ class Run:
 
 def shown(do: Callable[[Advance, Tally], None], tasks: int = 10) -> tuple[int, str]:
     stream = io.StringIO()
-    code = _run_on_terminal(Console(file=stream, width=200), Run(do), tasks)  # type: ignore[arg-type]
+    code = run_on_terminal(Console(file=stream, width=200), Run(do), tasks)  # type: ignore[arg-type]
     return code, stream.getvalue()
 
 
@@ -84,7 +84,7 @@ def test_an_error_comes_after_the_totals() -> None:
 
     stream = io.StringIO()
     with pytest.raises(BackendError):
-        _run_on_terminal(Console(file=stream), Run(do), 10)  # type: ignore[arg-type]
+        run_on_terminal(Console(file=stream), Run(do), 10)  # type: ignore[arg-type]
     assert "0 predictions stored" in stream.getvalue()
 
 

@@ -122,6 +122,17 @@ def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) 
     return column == any_(_array(numbers))
 
 
+def among_parameter(dialect: str, column: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of the numbers that :func:`numbers_for` makes a parameter.
+
+    A statement with it can be built once, which takes longer than to run it.
+    """
+    if dialect == "sqlite":
+        numbers = func.json_each(bindparam("numbers", type_=Text)).table_valued("value")
+        return column.in_(select(numbers.c.value))
+    return column == any_(bindparam("numbers", type_=ARRAY(BigInteger)))
+
+
 @cache
 def rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order: str) -> Select[Any]:
     """Return the query of the rows whose column holds one of some numbers (:func:`numbers_for`), built once.
@@ -134,17 +145,13 @@ def rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order:
         order: the columns to order by.
     """
     columns = table.c
-    if dialect == "sqlite":
-        numbers = func.json_each(bindparam("numbers", type_=Text)).table_valued("value")
-        chosen: ColumnElement[bool] = columns[column].in_(select(numbers.c.value))
-    else:
-        chosen = columns[column] == any_(bindparam("numbers", type_=ARRAY(BigInteger)))
+    chosen = among_parameter(dialect, columns[column])
     names = [each.name for each in fields(kind)]
     return select(*columns[*names]).where(chosen).order_by(*(columns[name] for name in order))
 
 
 def numbers_for(dialect: str, numbers: Sequence[int]) -> dict[str, Any]:
-    """Return the parameters of :func:`rows_among`."""
+    """Return the parameter of :func:`rows_among` and of :func:`among_parameter`."""
     return {"numbers": json.dumps(list(numbers)) if dialect == "sqlite" else list(numbers)}
 
 

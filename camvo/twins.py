@@ -12,9 +12,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from camvo.numerics.sequential_tests import PromiseTest
+
+_T = TypeVar("_T")
 
 MOST_DISAGREEMENT: Final = 0.15
 """How often two votes of one model may differ. A model asked twice in different words differs this often on
@@ -121,8 +123,8 @@ def asking_each(arms: Collection[str]) -> Callable[[Collection[str]], bool]:
     return lambda asked: not any(model.isdisjoint(asked) for model in models)
 
 
-def not_voted(costs: Mapping[str, float], known: Iterable[str]) -> dict[str, float]:
-    """The arms with a price, without those whose twin has voted already.
+def not_voted(costs: Mapping[str, _T], known: Iterable[str]) -> dict[str, _T]:
+    """The arms with a price or a reply, without those whose twin has voted already.
 
     >>> not_voted({"haiku": 1.0, "gpt": 2.0}, ["haiku:20"])
     {'gpt': 2.0}

@@ -22,13 +22,21 @@ from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, Tas
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import Scorers, StateKey
-from backend.learning.teaching import NewRound, confirmation, human_label, store_rounds, teacher
+from backend.learning.teaching import (
+    NewRound,
+    confirmation,
+    correct_rewards,
+    human_label,
+    store_rounds,
+    teacher,
+)
 from backend.ledger import LedgerAccess, human_annotations, projects, recounts, rounds
 from backend.ledger import answers as pack_checks
-from backend.ledger.batches import WaitingTasks
+from backend.ledger.batches import Lines, WaitingTasks
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks, asked_before_labels_changed
+from backend.ledger.recounts import FurtherVote, FurtherVotes
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions.question import questions_to_ask
 from backend.settings.policies import policy_of
@@ -38,7 +46,7 @@ from camvo.policies.joint import Joint
 from camvo.policies.policy import Conditions, Plan, Policy
 from camvo.stages.stages import on_question
 from camvo.student import STUDENT, StudiedText
-from camvo.twins import once_each
+from camvo.twins import not_voted, once_each
 from camvo.votes import registry
 from camvo.votes.aggregation import Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -171,6 +179,8 @@ class Annotator:
         contexts = EmbeddedContexts(self._questions.embedder)
         prompt = await self._questions.prompt(job, questions, contexts, alone=alone)
         if job.batching is None:
+            if known.in_batch:
+                await self._batch_stages.refuse_waiting(job, questions)
             asking = Asking(self._voters, job, prompt)
         else:
             asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
@@ -322,12 +332,14 @@ class _Known:
         rounds: the stored rounds of its questions, by their latest counting.
         failed: whether it failed the last time.
         blind: whether it is kept blind: chance chose it, and no prediction of it was ever handed out.
+        in_batch: whether a provider's batch has answers about it.
         again: the rounds that it lacks because labels changed, where a student may vote.
     """
 
     rounds: dict[RoundKey, Round]
     failed: bool
     blind: bool
+    in_batch: bool
     again: Set[RoundKey] = frozenset()
 
 
@@ -339,11 +351,14 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
     shown = rounds.shown_among(connection, [(each.project, each.task) for each in wanted if each.audit])
     open_keys = (key for each in wanted if each.studies for key in each.keys if key not in stored)
     again = _chosen(connection, [*open_keys])
+    undecided = [(each.project, each.task) for each in wanted if not stored.keys() >= {*each.keys}]
+    in_batch = Lines(connection).out_among(undecided)
     return [
         _Known(
             {key: stored[key] for key in each.keys if key in stored},
             failed=(each.project, each.task) in failed,
             blind=each.audit and (each.project, each.task) not in shown,
+            in_batch=(each.project, each.task) in in_batch,
             again=again.intersection(each.keys),
         )
         for each in wanted
@@ -452,7 +467,8 @@ def record_rounds(
     """Store the rounds of the decided questions of different tasks, and what they teach.
 
     A round that is stored already, by another process or by this one before its connection broke, is
-    unchanged. So a repetition stores nothing and teaches nothing.
+    unchanged. So a repetition stores nothing and teaches nothing. Votes that it lacks, since two processes
+    asked about the task at once, become further votes of it: they are paid for.
     """
     tasks = [each.task for each in finished]
     for _, task in sorted(projects.deleted_among(connection, tasks)):
@@ -463,6 +479,8 @@ def record_rounds(
     chosen = _chosen(connection, [key for key in keys if key not in stored])
     new = [_new_rounds(connection, each, stored.keys(), people[each.task], chosen) for each in finished]
     store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
+    for each in finished:
+        _keep_beside(connection, each, [stored[q.key] for q in each.questions if q.key in stored])
     WaitingTasks(connection).forget(tasks)
     return [
         (
@@ -471,6 +489,31 @@ def record_rounds(
         )
         for each, of_task in zip(finished, new, strict=True)
     ]
+
+
+def _keep_beside(connection: Connection, finished: FinishedTask, stored: Sequence[Round]) -> None:
+    """Keep the votes that a task's stored rounds lack; without those of an arm whose twin has voted there."""
+    names = {question.key: question.name for question in finished.questions}
+    further = [
+        FurtherVote(
+            round_id=round_.id,
+            model=arm,
+            task=round_.key.task,
+            vote=reply.votes.get(names[round_.key]),
+            confidence=reply.confidences.get(names[round_.key]),
+            cost_usd=(reply.cost + reply.earlier) / len(finished.decisions),
+            purpose="beside",
+            created_at=finished.now,
+        )
+        for round_ in stored
+        if names[round_.key] in finished.decisions
+        for arm, reply in not_voted(finished.replies.arms, round_.votes).items()
+        if arm not in {*round_.votes, STUDENT} and (reply.votes or reply.cost + reply.earlier > 0.0)
+    ]
+    if further:
+        project, task = finished.task
+        FurtherVotes(connection, project).store(further)
+        correct_rewards(connection, project, task, finished.job.settings, finished.now)
 
 
 def _chosen(connection: Connection, keys: Sequence[RoundKey]) -> set[RoundKey]:

@@ -7,6 +7,7 @@ while sending a job, the provider may have it: the job is looked for there befor
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from backend.ledger import Ledger, Writer
 from backend.ledger.batches import OPEN, BatchJob, BatchLine, Jobs, Lines
 from backend.ledger.money import Purse
 from backend.models import Pool
-from backend.models.batches.provider import WINDOW, BatchProvider, ProviderBatch
+from backend.models.batches.provider import WINDOW, BatchProvider, GoneError, ProviderBatch
 from backend.settings import BudgetSettings, ModelSettings
 from camvo.twins import same_model
 
@@ -156,7 +157,8 @@ class Desk:
         """End a job early. Lines that have run are paid and settled as usual; the others cost nothing."""
         await self._writer.persist(lambda connection: Jobs(connection).change(job.id, cancelled=True))
         if job.state == "out" and job.provider_id is not None:
-            await self._pool[job.model].batches.cancel(job.provider_id)
+            with contextlib.suppress(GoneError):  # the next look gives its lines back
+                await self._pool[job.model].batches.cancel(job.provider_id)
         elif job.state == "filling" and await self._leased(job):
             await self._refuse(job, "batch_cancelled")
 
@@ -165,11 +167,23 @@ class Desk:
         if job.state == "ended":
             await self._close(job, provider)
         elif job.state == "out" and job.provider_id is not None:
-            batch = await provider.retrieve(job.provider_id)
+            batch = await self._retrieved(job, job.provider_id, provider)
             if batch.ended:
                 await self._back(job, batch, provider, report)
         elif await self._leased(job):
             await self._recover(job, provider, report)
+
+    async def _retrieved(self, job: BatchJob, name: str, provider: BatchProvider) -> ProviderBatch:
+        """The job's batch. One that is gone has ended if the job was cancelled, or its time is over.
+
+        Otherwise it may be another account's, whose key is to be set again: nothing is sent twice.
+        """
+        try:
+            return await provider.retrieve(name)
+        except GoneError:
+            if not job.cancelled and (job.due_at is None or self._clock() < job.due_at):
+                raise
+            return ProviderBatch(name, ended=True, created_at=job.created_at)
 
     async def _recover(self, job: BatchJob, provider: BatchProvider, report: DeskReport) -> None:
         """Take over a job whose sender is gone."""
@@ -219,7 +233,11 @@ class Desk:
             )
         if filling.short is not None:
             report.short = filling.short
-        return self._read(lambda connection: Jobs(connection).get(request.id)) if filling.requests else None
+        if not filling.requests:
+            self._sending.discard(request.id)
+            return None
+        filled: BatchJob | None = self._read(lambda connection: Jobs(connection).get(request.id))
+        return filled
 
     def _tokens_left(self, model: str, connection: Connection) -> int | None:
         """How many more tokens may be enqueued; ``None`` for any number."""
@@ -262,6 +280,9 @@ class Desk:
                 job.id, "sending", state="out", provider_id=batch.id, files=files
             )
         )
+        stored = self._read(lambda connection: Jobs(connection).get(job.id))
+        if stored is not None and stored.cancelled and stored.state == "out":
+            await self._pool[job.model].batches.cancel(batch.id)  # somebody did while it was being sent
 
     async def _back(
         self, job: BatchJob, batch: ProviderBatch, provider: BatchProvider, report: DeskReport

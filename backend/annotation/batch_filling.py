@@ -147,7 +147,7 @@ _HELD = 30 * 24 * 3600.0
 """Seconds for which claims and reservations of a job last: as long as providers keep its results."""
 
 
-_UNSENT: Final = CallOutcome(None, Usage(0, 0, 0.0), None, 0.0)
+_UNSENT: Final = CallOutcome(None, Usage(0, 0, 0.0), None, None)
 """The outcome of a request that was never sent."""
 
 
@@ -400,7 +400,7 @@ class Settlement:
 
     async def give_back(self, job: BatchJob, out: Mapping[str, Sequence[BatchLine]], code: str) -> None:
         """Let all lines of a job be wanted again, because its provider took none of them."""
-        outcome = CallOutcome(None, _NOTHING, code, 0.0)
+        outcome = CallOutcome(None, _NOTHING, code, None)
         back = [_Settled(request, outcome, again=True, tried=False) for request in out.values()]
         await self._book_all(job, back)
 
@@ -419,7 +419,7 @@ class Settlement:
             error = failure if isinstance(failure, ModelError) else _unreadable(failure, lead)
             _log.warning("batch_line_failed", model=lead.model, task=lead.task, code=error.code)
             cut_off = lead.number is None and isinstance(error, CutOffError)
-            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, 0.0, cut_off=cut_off)
+            outcome = CallOutcome(None, error.usage or _NOTHING, error.code, None, cut_off=cut_off)
             unread = isinstance(error, BadAnswerError | RefusedError)
             contents = self._requests.split(request, "") if unread else None
             return _Settled(request, outcome, contents, again=error.retry)
@@ -432,7 +432,7 @@ class Settlement:
             count_parts(lead.model, contents)
         usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
         cut_off = lead.number is None and answer.cut_off
-        outcome = CallOutcome(None, usage, None, 0.0, sure, answer.version, cut_off)
+        outcome = CallOutcome(None, usage, None, None, sure, answer.version, cut_off)
         return _Settled(request, outcome, contents)
 
     async def _book_all(self, job: BatchJob, settled: Sequence[_Settled]) -> None:
@@ -504,4 +504,4 @@ def _sent_schema(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:
-    return _Settled(request, CallOutcome(None, _NOTHING, _LAPSED, 0.0), again=True, tried=tried)
+    return _Settled(request, CallOutcome(None, _NOTHING, _LAPSED, None), again=True, tried=tried)

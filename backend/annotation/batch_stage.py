@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,19 +44,22 @@ class _StandingAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _KnownAnswers:
-    """Stored answers and lines, by key."""
+    """Stored answers and lines, by key, and the answers whose price a round has counted already."""
 
     answers: Mapping[str, StoredAnswer]
     lines: Mapping[str, BatchLine]
+    counted: Set[str] = frozenset()
 
     def __or__(self, others: _KnownAnswers) -> _KnownAnswers:
         """These answers and lines, and others."""
-        return _KnownAnswers({**self.answers, **others.answers}, {**self.lines, **others.lines})
+        known, lines = {**self.answers, **others.answers}, {**self.lines, **others.lines}
+        return _KnownAnswers(known, lines, self.counted | others.counted)
 
     @classmethod
     def read(cls, connection: Connection, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
-        return cls(answers.find_by_key(connection, keys), Lines(connection).find(keys))
+        found = answers.find_by_key(connection, keys)
+        return cls(found, Lines(connection).find(keys), answers.counted_among(connection, found))
 
     def again(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
@@ -97,17 +100,23 @@ class _KnownAnswers:
         standing = self.again(key, project, task, questions, retry=retry)
         if (reply := standing.reply) is None:
             return standing
-        return _StandingAnswer(key, packed_reply(reply.votes, reply.cost, reply.version))
+        packed = packed_reply(reply.votes, reply.cost, reply.version)
+        return _StandingAnswer(key, replace(packed, earlier=reply.earlier))
 
     def _reply(
         self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]
     ) -> ModelReply:
         line = self.lines.get(stored.key)
-        cost = line.usd if line is not None and (line.project, line.task) == (project, task) else 0.0
+        counted = stored.key in self.counted
+        paid = line is not None and (line.project, line.task) == (project, task)
+        cost = line.usd if line is not None and paid and not counted else 0.0
+        earlier = 0.0 if cost or counted else stored.paid_by(project, task)
         votes = votes_in(stored.content, questions)
         if not votes:
-            return ModelReply({}, cost, unusable_code(stored.content, cut_off=stored.cut_off))
-        return ModelReply.voted(votes, cost, stored.confidences, stored.version)
+            code = unusable_code(stored.content, cut_off=stored.cut_off)
+            return ModelReply({}, cost, code, earlier=earlier)
+        reply = ModelReply.voted(votes, cost, stored.confidences, stored.version)
+        return replace(reply, earlier=earlier)
 
 
 def _wanted_line(  # noqa: PLR0917 - what a line is made of
@@ -180,6 +189,21 @@ class BatchStages:
         stage = _BatchStage(self, job, batching, asked_about, prompt, known, stored)
         await stage.resume()
         return stage
+
+    async def refuse_waiting(self, job: Job, questions: Sequence[JobQuestion]) -> None:
+        """Refuse to ask other models at once about a task whose votes on the questions are in a batch.
+
+        Its plan comes with the batch. What was bought beside it would be paid at the full price, and might
+        not be needed.
+
+        Raises:
+            BatchPendingError: the task waits for them.
+        """
+        stored = await self._access.read(
+            lambda connection: WaitingTasks(connection).find(job.project, job.task)
+        )
+        if stored is not None and stored.questions == _hash_of(questions):
+            raise _pending(job)
 
     async def _count_waiting(self, project: str) -> None:
         if project not in self._waiting:

@@ -231,7 +231,7 @@ def predict(  # noqa: PLR0917 - a command's options
 
     Example: camvo predict --project 1 --budget 20
     """
-    from backend.commands.bulk.predict_run import predict_project  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.bulk.predict_command import predict_project  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import interruptible  # noqa: PLC0415 - keeps the help fast
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -25,6 +25,7 @@ from backend.ledger import LedgerAccess, carried, learning_data, projects
 from backend.ledger.database.writer import outlast
 from backend.ledger.events import Base, Event, NewEvent, ProjectEvents, Snapshot, StateRecords
 from backend.ledger.learning_data import LearningRounds, ProjectLessons
+from backend.ledger.rounds import ProjectRounds
 from camvo.errors import CamvoError, SnapshotError
 from camvo.joint.rare_labels import labels_of_votes
 from camvo.joint.votes_fit import lesson_of
@@ -32,7 +33,7 @@ from camvo.policies.policy import Fit, FitData, JointFitData, fitted
 from camvo.scores.scorer import GROWTH, Scorer
 from camvo.state.contribution import Contribution, Restart
 from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson
-from camvo.state.state import State, findings
+from camvo.state.state import State, findings, findings_with
 from camvo.student import LEAST_TEXTS, STUDENT, Lessons, Student, teach
 
 SNAPSHOT_EVERY = 500
@@ -48,7 +49,8 @@ _IDLE = 3600.0
 """Seconds after which a copy looks for a base before it catches up. Only older events are ever folded."""
 
 _NEWS = 1.05
-"""The growth of the number of rounds after which the findings of the tests are stored again."""
+"""The growth of the number of rounds after which the findings of the tests are stored again; they are also
+after :data:`SNAPSHOT_EVERY` events. What came later is read from the events (:func:`latest_findings`)."""
 
 _T = TypeVar("_T")
 _Clock = Callable[[], float]
@@ -69,14 +71,15 @@ class StateKey:
 class _Copy:
     """A state, the numbers of its last event and of its last snapshot, and how far its catching up is.
 
-    ``reported`` are the rounds when the tests' findings were stored last. ``turn`` is held while the copy
-    catches up; ``begun`` and ``caught_up`` number these times.
+    ``reported`` are the rounds when the tests' findings were stored last, ``through`` the last event then.
+    ``turn`` is held while the copy catches up; ``begun`` and ``caught_up`` number these times.
     """
 
     state: State
     sequence: int = 0
     snapshot: int = 0
     reported: int = 0
+    through: int = 0
     read_at: float = 0.0
     begun: int = 0
     caught_up: int = 0
@@ -195,9 +198,10 @@ class States:
 
     async def _report(self, key: StateKey, copy: _Copy) -> None:
         """Store the findings of the tests, if they have changed."""
-        rounds = copy.state.rounds
-        if rounds and not copy.reported <= rounds <= copy.reported * _NEWS:
-            tests, sequence, copy.reported = findings(copy.state), copy.sequence, rounds
+        rounds, sequence = copy.state.rounds, copy.sequence
+        old = sequence - copy.through >= SNAPSHOT_EVERY
+        if rounds and (old or not copy.reported <= rounds <= copy.reported * _NEWS):
+            tests, copy.reported, copy.through = findings(copy.state), rounds, sequence
             await self._access.writer.persist(
                 lambda connection: learning_data.store_drift_tests(
                     connection, key.project, key.control, key.epoch, sequence, tests, now=self._access.clock()
@@ -212,6 +216,37 @@ class States:
                 sequence, data, now=self._access.clock()
             )
         )
+
+
+_Findings = Mapping[str, Any]
+"""What :func:`camvo.state.state.findings` returns."""
+
+
+def latest_findings(connection: Connection, project: str) -> dict[tuple[str, str], _Findings]:
+    """What the tests of each state of a project have found, by control and epoch.
+
+    Those of present epochs know every event, whenever a process has stored the findings last.
+    """
+    present = ProjectRounds(connection, project).latest_epochs()
+    return {
+        place: _caught_up(connection, StateKey(project, *place), *stored)
+        if present.get(place[0]) == place[1]
+        else stored[1]
+        for place, stored in learning_data.drift_tests_of(connection, project).items()
+    }
+
+
+def _caught_up(connection: Connection, key: StateKey, sequence: int, found: _Findings) -> _Findings:
+    """The findings about a state with the events after a number."""
+    events = ProjectEvents(connection, key.project)
+    if sequence < events.folded_through():
+        base = StateRecords(connection, key.project, key.control, key.epoch).base()
+        if base is not None and base.sequence > sequence:
+            sequence, found = base.sequence, findings(State.restore(base.state, linear=False))
+    while later := events.after(sequence, control=key.control, epoch=key.epoch, limit=_PORTION):
+        found = findings_with(found, (Contribution.unpack(event.contribution) for event in later))
+        sequence = later[-1].sequence
+    return found
 
 
 def _unfolded(base: Base, empty: State) -> State:
@@ -295,6 +330,8 @@ class FitCache(Generic[_T]):
         del self._under_way[key, kind]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(self._failure, project=key.project, control=key.control, kind=type(error).__name__)
+            if (kept := self._latest.get((key, kind))) is not None:  # not again before the next pause is over
+                self._latest[key, kind] = replace(kept, started_at=self._clock())
 
 
 @dataclass(frozen=True, slots=True)

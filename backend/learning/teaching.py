@@ -327,8 +327,12 @@ def unanswered(round_: Round, further: Sequence[FurtherVote]) -> Contribution:
 
 
 def _refuse_feedback(connection: Connection, round_: Round, human: str | None) -> None:
-    """Record what people say about a pruned round. It teaches nothing, because its context is deleted."""
-    rounds.set_human(connection, round_.id, human, round_.confirmed)
+    """Record what people say about a pruned round. It teaches nothing, because its context is deleted.
+
+    A round that nobody had answered counts as unanswered. Of another one it is said how right it is now.
+    """
+    confirmed = None if round_.confirmed is None else confirmation(round_.label, human, round_.plan)
+    rounds.set_human(connection, round_.id, human, confirmed)
     projects.count_refused_feedback(connection, round_.key.project)
     metrics.feedback_refused.labels(project=round_.key.project).inc()
 

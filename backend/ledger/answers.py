@@ -70,7 +70,7 @@ class StoredAnswer:
         input_tokens: as counted by the provider.
         output_tokens: as counted by the provider, including reasoning tokens.
         cost: in $.
-        seconds: duration of the call.
+        seconds: duration of the call; 0 for a line of a batch.
         confidences: question → how sure the model was, in [0, 1]; empty if its provider does not say.
         version: what the provider said answered; ``None`` if it said nothing.
         cut_off: whether ``max_tokens`` cut it off.
@@ -94,6 +94,28 @@ class StoredAnswer:
     def paid_by(self, project: str, task: int) -> float:
         """What a task has paid for it, in $; 0 if another one did."""
         return self.cost if (self.project, self.task) == (project, task) else 0.0
+
+
+_COUNTED = (
+    select(_table.c.key)
+    .where(_table.c.key.in_(bindparam("keys", expanding=True)))
+    .where(
+        exists().where(
+            tables.rounds.c.project == _table.c.project,
+            tables.rounds.c.task == _table.c.task,
+            tables.rounds.c.created_at >= _table.c.created_at,
+            tables.rounds.c.carried_from.is_(None),
+        )
+    )
+)
+
+
+def counted_among(connection: Connection, keys: Collection[str]) -> set[str]:
+    """Return those of the stored answers, at most some hundred, whose price a round has counted already.
+
+    The task that paid has got a round since, maybe in another epoch whose prompt was the same.
+    """
+    return set(connection.scalars(_COUNTED, {"keys": list(keys)})) if keys else set()
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
@@ -222,7 +244,7 @@ def calls_about(connection: Connection, project: str, task: int) -> list[TaskCal
             content=row.content,
             code=None,
             cost=from_picodollars(row.cost),
-            seconds=row.seconds,
+            seconds=row.seconds or None,  # a line of a batch has none
             at=row.created_at,
             shared=(row.project, row.task) != (project, task),
         )
@@ -338,7 +360,7 @@ class CallOutcome:
             store, or if the call was about several tasks, each of which has its own.
         usage: tokens and cost.
         code: the code of the error; ``None`` for an answer.
-        seconds: duration of the attempt.
+        seconds: duration of the attempt; ``None`` for a line of a batch.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered; ``None`` if it says nothing.
         cut_off: whether ``max_tokens`` cut the answer off.
@@ -347,7 +369,7 @@ class CallOutcome:
     content: str | None
     usage: Usage
     code: str | None
-    seconds: float
+    seconds: float | None
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     cut_off: bool = False
@@ -383,7 +405,7 @@ class BoughtAnswer:
             input_tokens=round(usage.input_tokens * self.share),
             output_tokens=round(usage.output_tokens * self.share),
             cost=usage.cost * self.share,
-            seconds=self.outcome.seconds,
+            seconds=self.outcome.seconds or 0.0,
             confidences=self.outcome.confidences,
             version=self.outcome.version,
             cut_off=self.outcome.cut_off,

@@ -14,7 +14,14 @@ from typing import Any, Final, Literal
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
 
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, by_project, insert_or_replace, now, portions
+from backend.ledger.database.statements import (
+    among,
+    by_project,
+    found_among,
+    insert_or_replace,
+    now,
+    portions,
+)
 from backend.ledger.money import from_picodollars, to_picodollars
 
 _jobs = tables.batch_jobs
@@ -187,6 +194,11 @@ class Jobs:
 _lines = tables.batch_lines
 _KEYS_PER_QUERY = 500
 _FIND_LINES = select(_lines).where(_lines.c.key.in_(bindparam("keys", expanding=True)))
+_FIND_OUT = select(_lines.c.task).where(
+    _lines.c.project == bindparam("of"),
+    _lines.c.task.in_(bindparam("numbers", expanding=True)),
+    _lines.c.state == "out",
+)
 _TAKE = (
     update(_lines)
     .where(_lines.c.key == bindparam("of"), _lines.c.state == "wanted")
@@ -296,6 +308,10 @@ class Lines:
             rows = self.connection.execute(_FIND_LINES, {"keys": some})
             found |= {row.key: BatchLine(**row._mapping) for row in rows}
         return found
+
+    def out_among(self, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
+        """Return those of the tasks, projects and numbers, of which a job has a line."""
+        return found_among(self.connection, _FIND_OUT, tasks)
 
     def want(self, line: BatchLine) -> None:
         """Store a wanted line, unless the same one is wanted or out already."""

@@ -200,11 +200,15 @@ def store_drift_tests(  # noqa: PLR0917 - the first four name a state, as in sna
     connection.execute(_store(connection.dialect), row)
 
 
-def drift_tests_of(connection: Connection, project: str) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """Return (control, epoch) → the tests of this state of a project."""
-    columns = (_drift_tests.c.control, _drift_tests.c.epoch, _drift_tests.c.tests)
-    rows = connection.execute(select(*columns).where(_drift_tests.c.project == project))
-    return {(row.control, row.epoch): row.tests for row in rows}
+def drift_tests_of(
+    connection: Connection, project: str
+) -> dict[tuple[str, str], tuple[int, Mapping[str, Any]]]:
+    """Return (control, epoch) → the tests of this state of a project, and the last event that they know."""
+    names = ("control", "epoch", "sequence", "tests")
+    rows = connection.execute(
+        select(*(_drift_tests.c[name] for name in names)).where(_drift_tests.c.project == project)
+    )
+    return {(row.control, row.epoch): (row.sequence, row.tests) for row in rows}
 
 
 @cache

@@ -60,10 +60,15 @@ class FailedTasks:
         if rows := [{"of": self.project, "number": task} for task in tasks]:
             self.connection.execute(_FORGET_FAILURES, rows)
 
-    def numbers(self, file: str) -> list[int]:
-        """Return the numbers of the failed tasks that are rows of a file."""
-        query = select(_failures.c.task).where(_failures.c.project == self.project, _failures.c.file == file)
-        return list(self.connection.scalars(query))
+    def by_file(self) -> dict[str, list[int]]:
+        """Return file → the numbers of the failed tasks that are rows of it."""
+        query = select(_failures.c.task, _failures.c.file).where(
+            _failures.c.project == self.project, _failures.c.file.is_not(None)
+        )
+        found: dict[str, list[int]] = {}
+        for row in self.connection.execute(query):
+            found.setdefault(row.file, []).append(row.task)
+        return found
 
     def count_unlabelled(self) -> int:
         """Count the failed tasks of which no question has a label either."""

@@ -26,9 +26,9 @@ _table, _rounds, _contexts = tables.recounts, tables.rounds.c, tables.contexts.c
 _checks, _countings, _looks = tables.recount_checks, tables.countings, tables.recount_looks
 _further_votes, _annotations = tables.further_votes, tables.human_annotations.c
 
-Purpose = Literal["doubt", "human", "missing"]
-"""Why a model was asked later: the label was in doubt, people have labelled the task, or the model could not
-vote in the round."""
+Purpose = Literal["doubt", "human", "missing", "beside"]
+"""Why a model was asked after the round: the label was in doubt, people have labelled the task, the model
+could not vote in the round, or another run asked it beside the run that made the round."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -513,18 +513,27 @@ class ProjectSums:
             for row in self.connection.execute(query)
         ]
 
-    def answer_seconds(self, model: str, answered: int, quantile: float) -> float:
+    def answer_seconds(self, model: str, quantile: float) -> float | None:
         """Return a quantile of the durations of a model's answered calls, in seconds.
+
+        Lines of batches have no duration. ``None`` if no other call was answered.
 
         Args:
             model: the model's name in the pool.
-            answered: number of its calls that returned an answer, at least one.
             quantile: in (0, 1]; the result is the smallest duration that this share does not exceed.
         """
-        of_model = and_(_calls.project == self.project, _calls.model == model)
-        is_answered = and_(_calls.state == "settled", _calls.error_code.is_(None))
-        rank = math.ceil(quantile * answered)
-        query = select(_calls.seconds).where(of_model, is_answered).order_by(_calls.seconds)
+        answered = (
+            _calls.project == self.project,
+            _calls.model == model,
+            _calls.state == "settled",
+            _calls.error_code.is_(None),
+            _calls.seconds.is_not(None),
+        )
+        known = self.connection.scalars(select(func.count()).where(*answered)).one()
+        if not known:
+            return None
+        query = select(_calls.seconds).where(*answered).order_by(_calls.seconds)
+        rank = math.ceil(quantile * known)
         return float(self.connection.execute(query.offset(rank - 1).limit(1)).scalar_one())
 
     def packs(self) -> list[_PacksRow]:

@@ -272,12 +272,13 @@ class CallLedger:
         key = wanted.key
         if stored is not None:
             _record_use(connection, key, wanted)
+            paid = stored.paid_by(wanted.project, wanted.task)
             return ClaimResult(
                 PaidAnswer(
                     stored.content,
                     0.0,
                     stored=True,
-                    earlier=stored.paid_by(wanted.project, wanted.task),
+                    earlier=0.0 if paid and answers.counted_among(connection, [key]) else paid,
                     confidences=stored.confidences,
                     version=stored.version,
                     cut_off=stored.cut_off,
@@ -395,7 +396,8 @@ class CallLedger:
         self._money.release()
         metrics.model_calls.labels(model=query.model, outcome=outcome.code or "answered").inc()
         metrics.model_dollars.labels(model=query.model).inc(usage.cost)
-        metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
+        if outcome.seconds is not None:
+            metrics.model_seconds.labels(model=query.model).observe(outcome.seconds)
 
     def keep_renewing(self, keys: Iterable[str], call: int, seconds: float) -> None:
         """Renew the claims and the reservation of a call from now on."""

@@ -165,8 +165,12 @@ class _Seen:
             cast = {
                 vote.arm: vote.label for vote in kept.votes if vote.label is not None and vote.arm in arms
             }
-            checked[_row(arms, cast, {})] += 1
-            seen.update(_checked_places(arms, tuple(sorted(cast.items())), kept.label))
+            pool, votes = _row(arms, cast, {}), tuple(sorted(cast.items()))
+            checked[pool] += 1
+            seen.update(_checked_places(arms, votes, kept.label))
+            if kept.everyone and texts[pool] > 0:  # its text is among those that nobody has marked, too
+                texts[pool] -= 1
+                seen.subtract((row, -1) for row in _marked_rows(arms, votes) if seen[row, -1] > 0)
         pools = sorted(texts.keys() | checked.keys())
         keys = sorted(key for key, count in seen.items() if count > 0)
         return cls(
@@ -190,6 +194,13 @@ def _checked_places(
     votes = dict(cast)
     places = marked_places({**votes, _HUMAN: label}, first=_HUMAN)
     return tuple([(_row(arms, votes, place), int(_HUMAN in place)) for place in places])
+
+
+@lru_cache(maxsize=5000)
+def _marked_rows(arms: tuple[str, ...], cast: tuple[tuple[str, str], ...]) -> tuple[tuple[int, ...], ...]:
+    """The marks at each place that the arms have marked in a text."""
+    votes = dict(cast)
+    return tuple([_row(arms, votes, place) for place in marked_places(votes)])
 
 
 def _row(arms: Sequence[str], voters: Collection[str], place: Place) -> tuple[int, ...]:

@@ -54,6 +54,7 @@ class TaughtRound:
         order: all arms in the order of asking; ``None`` if the policy does not ask in stages.
         first: how many arms of ``order`` were asked independently of the votes.
         kept: whether the round is kept whole once it has a human label.
+        everyone: whether a draw let it ask all arms.
         exploration: what the round shows about stopping early; ``None`` for a stored round, because it counts
             once, when the round is first learnt.
         sure: arm → confidence in [0, 1], of the arms that gave one.
@@ -78,6 +79,7 @@ class TaughtRound:
     histories: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
     studied: StudiedText | None = None
+    everyone: bool = False
 
     @classmethod
     def planned(
@@ -113,6 +115,7 @@ class TaughtRound:
             compared=_compared(plan, question, cast, sure) if stages.exploration == "everyone" else (),
             histories=estimates.histories,
             restarts=estimates.restarts,
+            everyone=stages.exploration == "everyone",
         )
 
     @classmethod
@@ -139,6 +142,7 @@ class TaughtRound:
             sure=plan.get("confidences", UNKNOWN),
             histories=histories,
             studied=studied,
+            everyone=stages["coin"] == "everyone",
         )
 
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
@@ -158,7 +162,7 @@ class TaughtRound:
         )
         if not self.kept:
             return rewards
-        kept_round = KeptRound.of(self.votes, label, self.sure) if human else None
+        kept_round = KeptRound.of(self.votes, label, self.sure, everyone=self.everyone) if human else None
         return replace(rewards, exploration=self.exploration, kept=kept_round)
 
 

@@ -56,10 +56,12 @@ class KeptRound:
     Attributes:
         votes: the votes of the arms that were asked, sorted by the arms' names.
         label: the human's label.
+        everyone: whether the round asked all arms independently of the votes: its pattern counts, too.
     """
 
     votes: tuple[_CastVote, ...]
     label: str
+    everyone: bool = field(default=False, compare=False)
 
     def renamed(self, names: Mapping[str, str]) -> KeptRound:
         """The same round with other names (old → new) for some arms."""
@@ -70,28 +72,34 @@ class KeptRound:
         """The same round with other labels; ``None`` if the human's label is none of them."""
         human = label(self.label)
         votes = (vote._replace(label=vote.label and label(vote.label)) for vote in self.votes)
-        return None if human is None else KeptRound(tuple(votes), human)
+        return None if human is None else replace(self, votes=tuple(votes), label=human)
 
     @classmethod
     def of(
-        cls, votes: Mapping[str, str | None], label: str, sure: Mapping[str, float] = _UNKNOWN
+        cls,
+        votes: Mapping[str, str | None],
+        label: str,
+        sure: Mapping[str, float] = _UNKNOWN,
+        *,
+        everyone: bool = False,
     ) -> KeptRound:
         """The round to keep, from the votes of the arms that were asked and the human's label.
 
         A vote is ``None`` if the arm gave none; ``sure`` has the confidences in [0, 1] of the arms that gave
         one.
         """
-        return cls(tuple(_CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes)), label)
+        cast = tuple(_CastVote(arm, votes[arm], sure.get(arm)) for arm in sorted(votes))
+        return cls(cast, label, everyone)
 
     def to_list(self) -> list[Any]:
         """The round as plain JSON."""
-        return [[vote.to_list() for vote in self.votes], self.label]
+        return [[vote.to_list() for vote in self.votes], self.label, *([True] if self.everyone else [])]
 
     @classmethod
     def from_list(cls, data: list[Any]) -> KeptRound:
         """Inverse of :meth:`to_list`."""
-        votes, label = data
-        return cls(tuple(_CastVote(*vote) for vote in votes), label)
+        votes, label, *everyone = data
+        return cls(tuple(_CastVote(*vote) for vote in votes), label, bool(everyone))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +152,10 @@ class KeptRounds:
         for round_, count in self.owed.items():
             owed[round_.renamed(names)] += count
         return KeptRounds([round_.renamed(names) for round_ in self.rounds], owed)
+
+    def without_patterns(self) -> KeptRounds:
+        """The same rounds, once the patterns of all rounds are forgotten."""
+        return KeptRounds([replace(round_, everyone=False) for round_ in self.rounds], self.owed)
 
     def relabelled(self, label: Callable[[str], str | None]) -> KeptRounds:
         """The same rounds with other labels, without those whose label is none of them."""

@@ -144,7 +144,9 @@ class VotePattern:
             for arm, group in zip(self.arms, self.groups, strict=True)
             if group != UNASKED
         }
-        named = named_labels({each for each in new if each is not None})
+        # As many as before or fewer: a pattern of a long scale, which is named as it is ordered, stays named.
+        names = {each for each in new if each is not None}
+        named = named_labels(names, ordered=len(names) > 1)
         return VotePattern.of(self.arms, votes, everyone=self.everyone, labels=named)
 
     def to_list(self) -> list[Any]:
@@ -285,6 +287,8 @@ class ExplorationSums:
             del self.patterns[pattern]
         self._count_pool(pattern, sign)
         for place in round_.places:
+            if self._forgot and sign < 0 and self.places[place] <= 0:
+                continue  # of another round with the same pattern, which is forgotten
             self.places[place] += sign
             if not self.places[place]:
                 del self.places[place]
@@ -356,7 +360,7 @@ def _counts(rows: Iterable[list[Any]]) -> Counter[VotePattern]:
 
 
 MOST_CONTEXTS: Final = 2000
-"""How many rounds are kept: the latest ones, 3 MB at d = 384."""
+"""How many rounds a view has: the latest ones, 3 MB at d = 384."""
 
 _ROUNDS_GROWTH: Final = 1.2
 """The growth of the number of rounds after which a view is renewed, as costly fits need it."""
@@ -403,8 +407,6 @@ class ContextRounds:
         self.patterns.append(pattern)
         self.contexts.append(short)
         self._added += 1
-        if len(self.patterns) > MOST_CONTEXTS:
-            del self.patterns[0], self.contexts[0]
         if self._added > (_ROUNDS_GROWTH - 1.0) * len(self.latest.patterns):
             self._renew()
 
@@ -416,18 +418,20 @@ class ContextRounds:
                 return
 
     def _renew(self) -> None:
+        """Renew the view, and drop rounds only now: a snapshot then holds all that the view has."""
         self._added = 0
+        del self.patterns[:-MOST_CONTEXTS], self.contexts[:-MOST_CONTEXTS]
         self.latest = LatestContexts(tuple(self.patterns), np.array(self.contexts))
 
     def renamed(self, names: Mapping[str, str]) -> ContextRounds:
         """The same rounds with other names (old → new) for some arms."""
-        rounds = ContextRounds([pattern.renamed(names) for pattern in self.patterns], self.contexts)
+        rounds = ContextRounds([pattern.renamed(names) for pattern in self.patterns], [*self.contexts])
         rounds._renew()
         return rounds
 
     def relabelled(self, label: Callable[[str], str | None]) -> ContextRounds:
         """The same rounds with other labels."""
-        rounds = ContextRounds([pattern.relabelled(label) for pattern in self.patterns], self.contexts)
+        rounds = ContextRounds([pattern.relabelled(label) for pattern in self.patterns], [*self.contexts])
         rounds._renew()
         return rounds
 
@@ -443,9 +447,7 @@ class ContextRounds:
     def from_parts(cls, data: list[Any], contexts: NDArray[np.float32]) -> ContextRounds:
         """Inverse of :meth:`to_list` and :meth:`to_array`."""
         patterns, added = data
-        rounds = cls([VotePattern.from_list(row) for row in patterns], [*contexts])
-        rounds._renew()
-        seen = len(rounds.patterns) - added
-        rounds.latest = LatestContexts(rounds.latest.patterns[:seen], rounds.latest.contexts[:seen])
-        rounds._added = added
+        rounds = cls([VotePattern.from_list(row) for row in patterns], [*contexts], _added=added)
+        seen = len(patterns) - added
+        rounds.latest = LatestContexts(tuple(rounds.patterns[:seen]), contexts[:seen])
         return rounds

@@ -454,6 +454,7 @@ class State:
         self.restarts.append(restart)
         if restart.arm is None:
             self.exploration.forget_stops()
+            self.kept_rounds = self.kept_rounds.without_patterns()
             self.context_rounds = ContextRounds()
             return
         names = self.histories.switch(restart.arm, restart.history, restart.version)
@@ -613,3 +614,30 @@ def findings(state: State) -> dict[str, Any]:
         "restarts": [restart.to_dict() for restart in state.restarts],
         "versions": state.histories.versions,
     }
+
+
+def findings_with(found: Mapping[str, Any], later: Iterable[Contribution]) -> dict[str, Any]:
+    """What the tests have found once later contributions have come to the state, in their order.
+
+    Args:
+        found: the findings of a state (:func:`findings`).
+        later: what has been added to it since.
+    """
+    tried, since = {**found["all"]}, {**found["since"]}
+    rounds, restarts, versions = found["rounds"], [*found["restarts"]], {**found["versions"]}
+    for each in later:
+        explored, restart, rounds = each.exploration, each.restart, rounds + each.rounds
+        if explored is not None and explored.right is not None:
+            tried["tried"] += each.rounds
+            tried["right"] += each.rounds * explored.right
+            promised = explored.promised if each.restarts == len(restarts) and not explored.chosen else None
+            if each.rounds == 1 and promised is not None:
+                since["tried"] += 1
+                since["right"] += explored.right
+                since["promised"] += promised
+        if restart is not None and restart.number == len(restarts):
+            rounds, since = 0, {"tried": 0, "right": 0, "promised": 0.0}
+            restarts.append(restart.to_dict())
+            if restart.arm is not None and restart.version is not None:
+                versions[restart.arm] = restart.version
+    return {"all": tried, "since": since, "rounds": rounds, "restarts": restarts, "versions": versions}

@@ -256,7 +256,8 @@ class BatchServer:
                 "first_id": shown[0].id if shown else None,
                 "last_id": shown[-1].id if shown else None,
             }
-        batch = self.batches[rest[0]]
+        if (batch := self.batches.get(rest[0])) is None:
+            return 404, {"error": {"message": "no such batch", "code": None}}
         if method == "POST" and rest[1:] == ["cancel"]:
             self._end(batch, cancelled=True)
         elif batch.status == "in_progress" and self.ends(batch):

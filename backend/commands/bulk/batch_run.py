@@ -153,7 +153,7 @@ class BatchRun:
         seconds, fresh = _FIRST_PAUSE, True
         while True:
             report = self._look(desk)
-            moved = report.settled or report.sent
+            moved = report.settled  # what was only sent may be refused at once, and again the next time
             if (not report.out and not report.full) or (report.settled and fresh):
                 before, fresh = self._wanted(), False
                 self.label(self.jobs, most())
@@ -167,7 +167,7 @@ class BatchRun:
                 self._say(report)
                 return False
             if report.out or report.full:
-                seconds = _FIRST_PAUSE if moved or report.sent else seconds
+                seconds = _FIRST_PAUSE if moved else seconds
                 self.pause(seconds)
                 seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
 
@@ -178,7 +178,7 @@ class BatchRun:
             self.console.print(f"{_batches(report.settled)} back", highlight=False)
         sent = self._send(desk, report.full)
         sent.settled, sent.problems = report.settled, [*report.problems, *sent.problems]
-        self._problems |= dict.fromkeys(sent.problems)
+        self._say_problems(sent.problems)
         return sent
 
     def _send(self, desk: Desk, full: Collection[str] = ()) -> DeskReport:
@@ -212,11 +212,16 @@ class BatchRun:
             counted = Lines(connection).count(self.jobs.project)
         return sum(number for (_, state), number in counted.items() if state == "wanted")
 
+    def _say_problems(self, problems: Sequence[str]) -> None:
+        """Print each problem when it is first met: a run that waits may never end while it lasts."""
+        for problem in dict.fromkeys(problems):
+            if problem not in self._problems:
+                say(self.console, problem)
+        self._problems |= dict.fromkeys(problems)
+
     def _say(self, report: DeskReport) -> None:
         """Print which jobs are out, and when to run the command again."""
-        self._problems |= dict.fromkeys(report.problems)
-        for problem in self._problems:
-            say(self.console, problem)
+        self._say_problems(report.problems)
         if report.short is not None:
             say(self.console, f"lines are held back: {report.short}")
         if report.full:
@@ -340,13 +345,14 @@ def _rows(found: Sequence[BatchJob], sums: dict[str, dict[str, tuple[int, int]]]
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("id", "project", "model", "state"):
-        table.add_column(heading, no_wrap=True)
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("id", no_wrap=True)
+    for heading in ("project", "model", "state"):
+        table.add_column(heading, overflow="fold")  # so that a narrow terminal cuts nothing off
     for heading in ("lines", "answered", "failed", "cost"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("sent (UTC)")
-    table.add_column("due (UTC)")
+    table.add_column("sent (UTC)", width=5)
+    table.add_column("due (UTC)", width=5)
     for row in rows:
         state = f"{row['state']} ({row['code']})" if row["code"] else row["state"]
         numbers = [f"{row[name]:,}" for name in ("lines", "answered", "failed")]

@@ -17,7 +17,7 @@ from backend.annotation.queue import AUDIT, UNREADABLE
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import Spending, annotate_in_bulk
-from backend.commands.bulk.prediction_run import PredictionRun, Tally
+from backend.commands.bulk.predicting import PredictionRun, Tally
 from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds

@@ -23,9 +23,9 @@ from backend.annotation.job import Job, JobQuestion, is_audit, random_draw
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
-from backend.commands.bulk.predict_run import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
+from backend.commands.bulk.recounting import AskMoreTally, CompletingTally, RecountTally
 from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
@@ -186,11 +186,17 @@ def run_label(
 def forget_changed_rows(jobs: DatasetJobs, index: Index) -> None:
     """Forget the failures of rows that somebody has changed or removed: the new rows are other tasks.
 
-    Those of other files under the same name stay.
+    Those of other files under the same name stay, unless the file is gone, as after it was renamed.
     """
     ledger = jobs.process.ledger
     with ledger.read() as connection:
-        failed = FailedTasks(connection, jobs.project).numbers(jobs.file or "")
+        of_files = FailedTasks(connection, jobs.project).by_file()
+    failed = [
+        number
+        for file, numbers in of_files.items()
+        if file == jobs.file or not Path(file).exists()
+        for number in numbers
+    ]
     if failed and (gone := index.lacks(failed)):
         with ledger.write() as connection:
             FailedTasks(connection, jobs.project).forget(gone)

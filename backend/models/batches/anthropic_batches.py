@@ -16,6 +16,7 @@ import httpx
 from backend.models.batches.provider import (
     EARLIER,
     MOST_PAGES,
+    GoneError,
     Limits,
     LineResult,
     ProviderBatch,
@@ -173,6 +174,8 @@ class AnthropicBatches:
                 response = await client.request(method, path, **arguments)
             if response.status_code == 404 and missing is not None:
                 return missing
+            if response.status_code == 404 and path != _BATCHES:
+                raise GoneError(self._name)
             response.raise_for_status()
             return response.json()
         except (httpx.HTTPError, ValueError) as error:

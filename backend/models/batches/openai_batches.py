@@ -11,10 +11,10 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from backend.errors import RejectedError
 from backend.models.batches.provider import (
     EARLIER,
     MOST_PAGES,
+    GoneError,
     Limits,
     LineResult,
     ProviderBatch,
@@ -117,7 +117,10 @@ class OpenAIBatches:
         """The lines of the output file and of the error file."""
         for purpose in ("output", "error"):
             if (name := batch.files.get(purpose)) is not None:
-                content = await self._call("afile_content", file_id=name)
+                try:
+                    content = await self._call("afile_content", file_id=name)
+                except GoneError:  # deleted, or kept too long: the other file may still be there
+                    continue
                 for line in content.content.split(b"\n"):
                     if line.strip() and (result := read_line(line, self._result, self._name)) is not None:
                         yield result
@@ -146,7 +149,7 @@ class OpenAIBatches:
         return LineResult(custom_id, error=line_error(status, code, self._name))
 
     async def _delete(self, name: str) -> None:
-        with contextlib.suppress(_GoneError):
+        with contextlib.suppress(GoneError):
             await self._call("afile_delete", file_id=name)
 
     async def _files_of(self, job: str) -> list[str]:
@@ -158,12 +161,8 @@ class OpenAIBatches:
             return await getattr(litellm(), function)(**arguments, **self._account)
         except Exception as error:
             if getattr(error, "status_code", None) == 404:
-                raise _GoneError("is not there", where=f"model {self._name}") from None
+                raise GoneError(self._name) from None
             raise model_error(error, self._name) from None
-
-
-class _GoneError(RejectedError):
-    """The requested object no longer exists."""
 
 
 def _file_name(job: str) -> str:

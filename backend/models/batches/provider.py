@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from backend.errors import ModelError, UnavailableError
+from backend.errors import ModelError, RejectedError, UnavailableError
 from backend.models.model import litellm
 
 _OF_THE_CONNECTION = frozenset(
@@ -57,6 +57,17 @@ def _config(model: str, provider: str) -> Any:
     from litellm.utils import ProviderConfigManager  # noqa: PLC0415
 
     return ProviderConfigManager.get_provider_chat_config(model=model, provider=LlmProviders(provider))
+
+
+class GoneError(RejectedError):
+    """The provider does not have the requested batch or file, or not any more."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            "the provider has no such batch or file",
+            where=f"model {model}",
+            fix="use the key of the account that sent it; if it is lost, camvo jobs --cancel gives it up",
+        )
 
 
 WINDOW: Final = 24 * 3600.0

@@ -15,8 +15,8 @@ import numpy as np
 from sqlalchemy import Connection
 
 from backend.learning.annotators import AnsweredQuestion
+from backend.learning.states import latest_findings
 from backend.learning.teaching import aggregation_of, person
-from backend.ledger import learning_data
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.missing_votes import UNREAD, MissingVotes
@@ -196,7 +196,7 @@ def question_reports(source: QuestionSource, rounds: Sequence[RoundsRow]) -> tup
     """A report for each control and epoch, the current epoch of a control first."""
     connection, project = source.connection, source.project
     queues = BlindQueues(connection, project).all()
-    found = learning_data.drift_tests_of(connection, project)
+    found = latest_findings(connection, project)
     by_question: dict[tuple[str, str], list[RoundsRow]] = {}
     latest = ProjectRounds(connection, project).latest_epochs()
     for row in rounds:
@@ -525,10 +525,8 @@ def _model_report(
     tried: ExampleTrial | None,
     unread: Mapping[str, int],
 ) -> ModelReport:
-    answered = sum(row.calls for row in calls if row.failure is None)
     median, p95 = (
-        ProjectSums(connection, project).answer_seconds(name, answered, quantile) if answered else None
-        for quantile in (0.5, 0.95)
+        ProjectSums(connection, project).answer_seconds(name, quantile) for quantile in (0.5, 0.95)
     )
     return ModelReport(
         name=name,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,15 +19,21 @@ import pytest
 import yaml
 from batch_provider import BatchServer
 from labelling import LabelFolder
+from rich.console import Console
+from sqlalchemy import delete, select
 from whole_backend import prompt_of
 
-from backend.annotation import batch_desk
+from backend.annotation import annotator, batch_desk
+from backend.annotation.batch_desk import Desk, DeskReport
 from backend.commands.bulk import batch_run
+from backend.commands.bulk import labelling as bulk_labelling
 from backend.commands.bulk.batch_run import list_jobs
 from backend.commands.shared import output
 from backend.errors import BatchesUnsupportedError, PriceMissingError
 from backend.ledger import answers, deletions, money
 from backend.ledger.batches import Jobs, Lines, WaitingTasks
+from backend.ledger.database import tables
+from backend.ledger.reports import ProjectSums
 from backend.models.batches.provider import Limits
 from backend.models.model import litellm
 from backend.questions.naming import answer_key
@@ -341,6 +350,80 @@ def test_while_a_batch_is_out_nobody_buys_the_same_answer(tmp_path: Path, server
         assert not server.bought
 
 
+def test_while_a_task_waits_for_a_batch_no_other_model_is_asked_about_it_at_once(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    server.ends = lambda batch: False
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder, wait=False)
+        with folder.ledger.write() as connection:  # as if the plan were to ask red first
+            lines, claims = tables.batch_lines, tables.claims
+            green = select(lines.c.key).where(lines.c.model == "green")
+            connection.execute(delete(claims).where(claims.c.key.in_(green)))
+            connection.execute(delete(lines).where(lines.c.model == "green"))
+        assert label(folder, batch=False).labelling.waiting == 1
+        assert not server.at_once
+
+
+def test_an_answer_that_the_task_bought_at_once_belongs_to_the_cost_of_its_round(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        with patch.object(annotator.Annotator, "_scores", side_effect=RuntimeError):
+            label(folder, batch=False)  # pays the answers, and ends without a round
+        label(folder)
+        with folder.ledger.read() as connection:
+            [cost] = connection.scalars(select(tables.rounds.c.cost_usd))
+        assert cost == pytest.approx(2 * CALL) == pytest.approx(spent(folder))
+
+
+def test_lines_of_batches_have_no_duration_in_reports(tmp_path: Path, server: BatchServer) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy")
+        label(folder)
+        with folder.ledger.read() as connection:
+            assert ProjectSums(connection, "in").answer_seconds("red", 0.5) is None
+
+
+def test_a_provider_that_refuses_each_batch_is_asked_less_and_less_often(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 12:
+            server.enqueued = None
+
+    server.enqueued = 1  # others have filled the provider's queue
+    with (
+        folder_of(tmp_path / "a", server) as folder,
+        patch.object(bulk_labelling, "BatchRun", partial(batch_run.BatchRun, pause=pause)),
+    ):
+        folder.table("lovely")
+        assert not label(folder).left
+        assert pauses[:12] == sorted(pauses[:12])
+        assert pauses[11] > 10 * pauses[0]
+
+
+def test_a_narrow_terminal_shows_ids_and_costs_of_jobs_in_full(tmp_path: Path, server: BatchServer) -> None:
+    server.enqueued = 1
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder, wait=False)
+        label(folder, wait=False)  # learns that the first batches were refused
+        console = Console(file=io.StringIO(), width=80)
+        list_jobs(console, folder.environment, None)
+        with folder.ledger.read() as connection:
+            ids = [job.id[:8] for job in Jobs(connection).find()]
+        shown = console.file.getvalue()  # type: ignore[attr-defined]
+        assert all(f"{id_} " in shown for id_ in ids)
+        assert all(word in shown for word in ("project", "refused", "failed", "$0.0000", "(UTC)"))
+        assert "…" not in shown
+
+
 def test_a_lost_answer_to_the_creation_of_a_batch_buys_nothing_twice(
     tmp_path: Path, server: BatchServer
 ) -> None:
@@ -390,6 +473,106 @@ def test_a_cancelled_job_gives_its_money_back(tmp_path: Path, server: BatchServe
         label(folder, batch=False)  # settles what is back, and asks at once
         assert spent(folder) == pytest.approx(2 * CALL)
         assert set(server.bought.values()) == {1}
+
+
+def test_a_job_that_is_cancelled_while_it_is_sent_is_cancelled_at_its_provider(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    server.ends = lambda batch: False
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+
+        def cancel(method: str, path: str) -> int:
+            if method == "POST" and path.endswith("/batches"):
+                with folder.ledger.write() as connection:
+                    for job in Jobs(connection).find(states=("sending",)):
+                        Jobs(connection).change(job.id, cancelled=True)
+            return 0
+
+        server.refused = cancel
+        label(folder, wait=False)
+        assert {batch.status for batch in server.batches.values()} == {"cancelled"}
+
+
+def test_a_desk_renews_no_lease_of_a_job_for_which_nothing_was_wanted(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    desks: list[Desk] = []
+    begin = Desk.look
+
+    async def look(desk: Desk, project: str | None = None) -> DeskReport:
+        desks.append(desk)
+        return await begin(desk, project)
+
+    with folder_of(tmp_path / "a", server) as folder, patch.object(Desk, "look", look):
+        folder.table("lovely", "gloomy")
+        assert not label(folder).left
+    assert [desk._sending for desk in desks] == [set()] * len(desks)
+    assert desks
+
+
+def test_the_lines_of_results_that_the_provider_has_no_more_are_sent_again(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    gone: set[str] = set()
+
+    def refused(method: str, path: str) -> int:
+        if path.endswith("/content") and len(gone) < 2:  # one file for each model
+            gone.add(path)
+        return 404 if path in gone and method == "GET" else 0
+
+    server.refused = refused
+    with folder_of(tmp_path / "a", server, retries=2) as folder:
+        folder.table("lovely")
+        assert not label(folder).left
+        assert set(server.bought.values()) == {2}
+
+
+def test_a_batch_that_the_provider_has_no_more_is_said_and_held(tmp_path: Path, server: BatchServer) -> None:
+    with _lost_batches(tmp_path, server) as folder:
+        assert label(folder, wait=False).left == 1
+        assert "the provider has no such batch" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert not server.batches  # nothing is sent twice: the key may be that of another account
+
+
+def test_a_lost_batch_is_sent_again_once_it_was_cancelled(tmp_path: Path, server: BatchServer) -> None:
+    with _lost_batches(tmp_path, server) as folder:
+        list_jobs(folder.console, folder.environment, None, cancel="all")
+        litellm().in_memory_llm_clients_cache.flush_cache()  # its clients belong to the loop that is gone
+        assert not label(folder).left
+        assert spent(folder) == pytest.approx(2 * CALL / 2)
+
+
+def test_a_lost_batch_is_sent_again_once_its_time_is_over(tmp_path: Path, server: BatchServer) -> None:
+    with _lost_batches(tmp_path, server) as folder:
+        with folder.ledger.write() as connection:
+            connection.execute(tables.batch_jobs.update().values(due_at=1.0))
+        assert not label(folder).left
+
+
+def test_a_run_that_waits_says_at_once_what_keeps_it_waiting(tmp_path: Path, server: BatchServer) -> None:
+    with _lost_batches(tmp_path, server) as folder:
+
+        def give_up(seconds: float) -> None:
+            raise KeyboardInterrupt
+
+        run = partial(batch_run.BatchRun, pause=give_up)
+        with patch.object(bulk_labelling, "BatchRun", run), pytest.raises(KeyboardInterrupt):
+            label(folder)
+        assert "the provider has no such batch" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _lost_batches(path: Path, server: BatchServer) -> Iterator[LabelFolder]:
+    """A folder whose batches are out, and gone at the provider."""
+    server.ends = lambda batch: False
+    with folder_of(path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder, wait=False)
+        server.batches.clear()
+        server.files.clear()
+        server.ends = lambda batch: True
+        yield folder
 
 
 def test_the_rounds_of_batches_are_at_most_max_stages(tmp_path: Path, server: BatchServer) -> None:

@@ -11,7 +11,7 @@ from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi
 
 from backend.commands import project_commands
-from backend.commands.bulk.prediction_run import Tally
+from backend.commands.bulk.predicting import Tally
 from backend.errors import ConfigError
 
 NOWHERE = "http://127.0.0.1:1"

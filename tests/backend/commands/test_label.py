@@ -231,6 +231,17 @@ def test_a_second_file_of_the_project_leaves_the_failures_of_the_first(tmp_path:
             assert FailedTasks(connection, "in").count() == {"model_rejected": 1}
 
 
+def test_changed_rows_of_a_renamed_file_leave_no_failure(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, _fails_on("broken")) as folder:
+        before = folder.table("broken", "lovely")
+        folder.label()
+        before.unlink()
+        folder.table("mended", "lovely", name="in.tsv")
+        folder.label("in.tsv")
+        with folder.ledger.read() as connection:
+            assert FailedTasks(connection, "in").count() == {}
+
+
 def _fails_on(word: str) -> Callable[[dict[str, Any]], Reply]:
     return lambda body: Reply.fails(400) if word in prompt_of(body) else Reply.says({"label": "Glad"})
 

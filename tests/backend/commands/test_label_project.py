@@ -14,7 +14,7 @@ from labelling import LabelFolder
 from whole_backend import prompt_of
 
 from backend.commands.bulk import batch_run
-from backend.commands.bulk.prediction_run import Tally
+from backend.commands.bulk.predicting import Tally
 from backend.commands.bulk.quoting import quote_project
 from backend.commands.label.project import predict_in_process
 from backend.commands.shared.options import LabelOptions

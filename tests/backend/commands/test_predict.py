@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
-from backend.commands.bulk.prediction_run import TRIES, PredictionRun, Tally
+from backend.commands.bulk.predicting import TRIES, PredictionRun, Tally
 from backend.commands.shared.backend_client import Progress, TaskAnswer, TaskFailure
 from backend.errors import BodyTooLargeError, LabelStudioError
 
@@ -391,7 +391,7 @@ def test_a_recount_between_answer_and_storing_is_made_good_at_the_end(api: Label
 def test_a_difference_from_earlier_is_found_by_a_sample_and_corrected_everywhere(
     api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.commands.bulk.prediction_run._SAMPLE", 2)
+    monkeypatch.setattr("backend.commands.bulk.predicting._SAMPLE", 2)
     numbers = api.add_tasks(*"abcdef")
     for number in numbers:
         api.predict(number, "camvo", 0.2)
@@ -402,7 +402,7 @@ def test_a_difference_from_earlier_is_found_by_a_sample_and_corrected_everywhere
 def test_while_a_sample_agrees_nothing_else_is_compared(
     api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.commands.bulk.prediction_run._SAMPLE", 2)
+    monkeypatch.setattr("backend.commands.bulk.predicting._SAMPLE", 2)
     for number in api.add_tasks(*"abcdef"):
         api.predict(number, "camvo", 0.9)
     backend = Recounted(counts=False)

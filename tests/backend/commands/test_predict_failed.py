@@ -14,7 +14,7 @@ from label_studio_requests import SENTIMENT_AND_TOPIC
 from werkzeug.serving import make_server
 from whole_backend import Backend, says, votes
 
-from backend.commands.bulk.prediction_run import PredictionRun, Tally
+from backend.commands.bulk.predicting import PredictionRun, Tally
 from backend.commands.shared.backend_client import BackendClient
 from backend.settings import Environment
 

@@ -16,8 +16,8 @@ from served_app import served
 from whole_backend import CALL, Backend, votes
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.predict_run import predict_project, quote_of_run
-from backend.commands.bulk.prediction_run import PredictionRun
+from backend.commands.bulk.predict_command import predict_project, quote_of_run
+from backend.commands.bulk.predicting import PredictionRun
 from backend.commands.bulk.quoting import RandomSample, print_quote
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions

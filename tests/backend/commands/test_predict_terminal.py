@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
-from backend.commands.bulk.predict_run import INTERRUPTED, run_on_terminal
-from backend.commands.bulk.prediction_run import Tally, watching
+from backend.commands.bulk.predict_command import INTERRUPTED, run_on_terminal
+from backend.commands.bulk.predicting import Tally, watching
 from backend.commands.shared.backend_client import Progress
 from backend.commands.shared.output import Advance
 from backend.errors import BackendError

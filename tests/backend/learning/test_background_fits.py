@@ -99,6 +99,32 @@ def test_a_fit_of_older_data_under_way_is_not_the_fit_of_now(process: Process) -
     asyncio.run(run())
 
 
+def test_a_fit_that_fails_is_tried_again_after_a_pause(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = fit_data(20), fit_data(40)
+    tried: list[FitData] = []
+
+    def fails(data: FitData) -> Fit:
+        tried.append(data)
+        raise ValueError
+
+    async def run() -> None:
+        await process.current(before)
+        monkeypatch.setattr(states, "fitted", fails)
+        process.now += PAUSE
+        for _ in range(3):
+            await process.current(after)
+            await process.settled()
+        assert tried == [after]
+        process.now += PAUSE
+        await process.current(after)
+        await process.settled()
+        assert tried == [after, after]
+
+    asyncio.run(run())
+
+
 def test_new_data_within_the_pause_starts_no_fit(process: Process) -> None:
     before, after = fit_data(20), fit_data(40)
 

@@ -18,12 +18,13 @@ from stored_events import append_events
 from whole_backend import Backend, says, votes
 
 from backend.learning import states as module
-from backend.learning.states import StateKey, States
+from backend.learning.states import StateKey, States, latest_findings
 from backend.ledger import Ledger, LedgerAccess, events
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.testing import Reply
 from camvo.state.contribution import Change, Contribution
+from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import State
 
 KEY = StateKey("7.1", "mood", "epoch")
@@ -395,3 +396,19 @@ def test_a_policy_that_begins_to_read_linear_models_has_them_of_all_events(
     assert_equal(process.current(linear=True), whole)
     without = process.current(linear=False)
     assert (without.linear, without.rounds) == (False, 3)
+
+
+def test_what_the_tests_found_does_not_depend_on_which_process_read_the_state_last(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT) as backend:
+        for number in range(30):
+            backend.predict(task(number, f"Entry {number}."))
+        [question] = [event for event in backend.events() if event.sequence == 1]
+        key = StateKey(question.project, question.control, question.epoch)
+        pattern = VotePattern.of(("red", "blue"), {"red": "Glad", "blue": "Glad"}, everyone=True)
+        tested = Contribution(
+            np.zeros(backend.runtime.embedder.dimension), (), 1, ExplorationRound(pattern, True)
+        )
+        append(backend.ledger, tested, key)
+        with backend.ledger.read() as connection:
+            [found] = latest_findings(connection, key.project).values()
+        assert (found["all"], found["rounds"]) == ({"tried": 1, "right": 1}, 31)

@@ -16,7 +16,7 @@ from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
 
-from backend.commands.bulk.predict_run import AskMoreRun, RecountRun
+from backend.commands.bulk.recounting import AskMoreRun, RecountRun
 from backend.commands.shared.certificate import issue_certificate
 from backend.learning.states import FitCache
 from backend.ledger import certificates, money, recounts

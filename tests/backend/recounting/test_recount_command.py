@@ -8,8 +8,8 @@ import pytest
 from recount_project import LABELLED, LEFT, NEW, TASKS, Studio
 from served_app import served
 
-from backend.commands.bulk.predict_run import RecountRun
-from backend.commands.bulk.prediction_run import PredictionRun
+from backend.commands.bulk.predicting import PredictionRun
+from backend.commands.bulk.recounting import RecountRun
 from backend.commands.shared.backend_client import BackendClient
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from label_studio_requests import annotations_deleted
 from light_workers import predict
 from old_ledger import AGE, DAY, LABELLED, NEW, OLD, PROJECT, at, label, purchases
 from same_state import assert_same_state
@@ -13,6 +14,7 @@ from sqlalchemy import Table, func, select, update
 
 from backend import upkeep
 from backend.errors import LedgerError
+from backend.label_studio.payloads import parse_webhook
 from backend.learning import states
 from backend.learning.states import StateKey, States
 from backend.ledger import Ledger, LedgerAccess, deletions, projects
@@ -172,6 +174,28 @@ def test_feedback_on_a_pruned_round_is_counted_and_refused(ledger: Ledger, folde
         assert project is not None
         assert (project.feedback_refused, round_.human, round_.taught_by) == (1, "Sad", "vote")
         assert_same_state(with_base(runtime.ledger, before), before)
+
+
+@pytest.mark.parametrize("other", [None, "changed"])
+def test_a_pruned_round_agrees_with_the_human_label_that_is_left(
+    ledger: Ledger, folder: Path, other: str | None
+) -> None:
+    task = min(LABELLED.keys() & set(OLD))
+    pruned(ledger)
+    ledger.close()
+    with at(1, folder) as runtime:
+        with runtime.ledger.read() as connection:
+            [before] = ProjectRounds(connection, PROJECT).of_task(task)
+        was_right = before.human == before.label
+        mood = next(each for each in ("Sad", "Glad", "Calm") if (each == before.label) != was_right)
+        if other is None:
+            runtime.learn(parse_webhook(annotations_deleted(1000 + task)))
+        else:
+            label(runtime, task, mood)
+        with runtime.ledger.read() as connection:
+            [after] = ProjectRounds(connection, PROJECT).of_task(task)
+    assert before.confirmed is not None
+    assert after.confirmed == (None if other is None else float(mood == before.label))
 
 
 def test_feedback_on_a_new_round_is_learnt_after_a_prune(ledger: Ledger, folder: Path) -> None:

@@ -132,6 +132,16 @@ def test_real_places_are_those_that_people_mark() -> None:
     assert taught.human_labels == 30
 
 
+def test_a_text_that_people_have_marked_counts_once_though_its_round_asked_everyone() -> None:
+    votes = {"a": write_spans([at(1)]), "b": write_spans([at(1), at(2)])}
+    kept = KeptRound.of(votes, write_spans([at(1)]), everyone=True)
+    seen = _Seen.of(evidence([votes] * 50), LatestRounds((kept,) * 30), ARMS)
+    assert (seen.texts.sum(), seen.checked.sum()) == (20.0, 30.0)
+    assert seen.counts.sum() == 2 * 50
+    later = _Seen.of(evidence([votes] * 10), LatestRounds((kept,) * 30), ARMS)
+    assert (later.texts.sum(), later.checked.sum()) == (0.0, 30.0)
+
+
 def test_a_place_that_only_people_marked_was_missed_by_all() -> None:
     votes = dict.fromkeys(ARMS, write_spans([at(1)]))
     labelled = LatestRounds(tuple([KeptRound.of(votes, write_spans([at(1), at(2)]))] * 40))

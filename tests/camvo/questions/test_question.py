@@ -314,8 +314,11 @@ class TestSaving:
 
 def test_cheap_models_alone_are_asked_once_they_proved_right():
     question = taught(rounds=60)
-    asked = [len(answered(question.task([1.0, number / 7.0, 0.0])).votes) for number in range(20)]
-    assert min(asked) < len(PRICES)
+    tasks = [answered(question.task([1.0, number / 7.0, 0.0])) for number in range(20)]
+    # Which of them explore is a draw by the task and the number of rounds, and so is the same in each run.
+    asked = [len(task.votes) for task in tasks if task.plan.stages.exploration == "nobody"]
+    assert asked
+    assert max(asked) < len(PRICES)
 
 
 class TestConfidences:

@@ -56,10 +56,26 @@ def test_only_the_latest_rounds_are_kept():
     rounds = ContextRounds()
     for number in range(MOST_CONTEXTS + 10):
         rounds.add(pattern(number), context(number), +1)
-    assert len(rounds.patterns) == MOST_CONTEXTS
-    assert rounds.contexts[0][0] == 10.0
+    assert len(rounds.latest.patterns) <= MOST_CONTEXTS
+    for number in range(MOST_CONTEXTS + 10, 2 * MOST_CONTEXTS):
+        rounds.add(pattern(number), context(number), +1)
+    assert len(rounds.latest.patterns) == MOST_CONTEXTS
+    kept = len(rounds.patterns)
+    assert kept <= 1.2 * MOST_CONTEXTS + 1
     rounds.add(pattern(0), context(0), -1)  # is not kept any more
-    assert len(rounds.patterns) == MOST_CONTEXTS
+    assert len(rounds.patterns) == kept
+
+
+def test_a_restored_state_has_the_same_view_once_rounds_were_dropped():
+    state = state_of(*[lesson(number) for number in range(MOST_CONTEXTS + 300)])
+    restored = State.restore(state.snapshot())
+    mine, theirs = state.context_rounds.latest, restored.context_rounds.latest
+    assert mine.contexts.tobytes() == theirs.contexts.tobytes()
+    for number in range(200):
+        for each in (state, restored):
+            each.add(lesson(number))
+        mine, theirs = state.context_rounds.latest, restored.context_rounds.latest
+        assert mine.contexts.shape == theirs.contexts.shape
 
 
 def test_the_view_lags_at_most_a_fifth_behind():

@@ -9,7 +9,7 @@ import pytest
 
 from camvo.state.contribution import Change, Contribution, Restart
 from camvo.state.exploration import ExplorationRound, VotePattern
-from camvo.state.state import DriftTests, State
+from camvo.state.state import DriftTests, State, findings, findings_with
 
 ARMS = tuple("abcde")
 CONTEXT = np.array([1.0])
@@ -180,3 +180,24 @@ def test_what_was_promised_before_a_restart_is_not_held_against_later_stops():
     assert (state.drift.stops.tried, state.drift.seen, state.exploration.tried) == (0, 1, 1)
     state.add(replace(taught(late), restarts=1))
     assert state.drift.stops.tried == 1
+
+
+@pytest.mark.parametrize("known", [0, 1, 60, 61, 119, 200])
+def test_findings_with_later_contributions_are_those_of_the_whole_state(known):
+    made = [taught(each) for each in rounds(np.random.default_rng(8), 120, wrong=0.1)]
+    restarted = Restart("arm", 0, arm="b", history=1, version="b-2", before="b-1")
+    chosen = replace(made[7], exploration=replace(made[7].exploration, chosen=True), restarts=1)
+    versions = replace(taught(None), versions={"b": "b-1"})
+    events = [
+        versions,
+        *made[:60],
+        Contribution.of_restart(restarted, 1),
+        Contribution.of_restart(restarted, 1),
+        *[replace(each, histories={"b": 1}, restarts=1) for each in made[60:]],
+        chosen,
+        made[3].withdrawal(),
+    ]
+    before, whole = State(1), State(1)
+    before.add(*events[: known + 1])
+    whole.add(*events)
+    assert findings_with(findings(before), events[known + 1 :]) == findings(whole)

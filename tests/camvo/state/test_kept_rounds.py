@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.state.contribution import KeptRound, KeptRounds
+from camvo.state.contribution import Contribution, KeptRound, KeptRounds, Restart
+from camvo.state.state import State
 
 
 def kept_round(number, label="yes"):
@@ -64,3 +66,15 @@ def test_after_removing_all_rounds_the_latest_are_none():
     for number in (1, 2):
         rounds.remove(kept_round(number))
     assert rounds.latest(10).rounds == ()
+
+
+def test_a_round_says_whether_it_asked_everyone_until_patterns_are_forgotten():
+    asked = KeptRound.of({"a": "yes"}, "yes", everyone=True)
+    state = State(dimension=1)
+    state.add(Contribution(np.zeros(1), (), kept=asked))
+    restored = State.restore(state.snapshot())
+    assert [each.everyone for each in restored.kept_rounds.rounds] == [True]
+    restored.add(Contribution.of_restart(Restart("stops", 0), 1))
+    assert [each.everyone for each in restored.kept_rounds.rounds] == [False]
+    restored.add(Contribution(np.zeros(1), (), rounds=0, dropped=asked))
+    assert not restored.kept_rounds.rounds

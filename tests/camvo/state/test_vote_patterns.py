@@ -118,3 +118,14 @@ def test_a_withdrawn_round_is_not_in_the_evidence():
     for sign in (1, 1, -1):
         sums.add(explored(0, 0, 1, 0), sign)
     assert sums.evidence.patterns == {VotePattern(ARMS, (0, 0, 1, 0)): 1}
+
+
+def test_a_forgotten_round_is_not_taken_out_of_the_places_of_a_later_one_with_its_pattern():
+    one, other = (VotePattern.of(("a", "b"), marks, everyone=True) for marks in ({"a": "x"}, {"b": "x"}))
+    sums = ExplorationSums()
+    early, late = (ExplorationRound(one, None, places=(place,)) for place in (one, other))
+    sums.add(early, +1)
+    sums.forget_stops()
+    sums.add(late, +1)
+    sums.add(early, -1)
+    assert min(sums.places.values(), default=0) >= 0

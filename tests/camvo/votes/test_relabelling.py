@@ -109,6 +109,13 @@ def test_votes_for_a_dropped_label_count_as_none() -> None:
     )
 
 
+def test_a_long_scale_with_other_names_stays_named() -> None:
+    scale = tuple("abcdefgh")
+    pattern = VotePattern.of(("p", "q"), {"p": "a", "q": "h"}, everyone=True, labels=scale)
+    renamed = pattern.relabelled(str.upper)
+    assert renamed.positions(("p", "q"), "ABCDEFGH") == (0, 7)
+
+
 def test_a_lesson_on_a_dropped_label_keeps_its_rewards_and_forgets_the_rest() -> None:
     left = lesson("a", "b").relabelled({"a": None, "b": "b", "d": "d"}.get)
     assert (left.kept, left.taught, left.compared) == (None, None, ())

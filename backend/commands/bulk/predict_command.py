@@ -1,0 +1,210 @@
+"""``camvo predict``: the quote, the consent to it, and the run on a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from heapq import nsmallest
+from typing import Any
+
+from rich.console import Console
+
+from backend.commands.bulk.predicting import PredictionRun, Tally
+from backend.commands.bulk.quoting import RandomSample, agree
+from backend.commands.bulk.recounting import RecountRun, complete, count_again, deliver
+from backend.commands.shared import backend_client
+from backend.commands.shared.backend_client import BackendClient
+from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import print_ending, progress_bar, say, to_come
+from backend.errors import BodyTooLargeError
+from backend.label_studio import payloads
+from backend.quotes.quote import Quote
+from backend.server.status.formats import dollars
+from backend.server.status.missing import Ending, Missing
+from backend.settings import Environment
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+
+def run_on_terminal(
+    console: Console,
+    run: PredictionRun,
+    tasks: int,
+    clock: Callable[[], float] = time.monotonic,
+    missing: Callable[[], Missing] | None = None,
+) -> int:
+    """Go through a project, show progress, totals and what is missing, and return the exit code."""
+    tally, began = run.tally, clock()
+
+    def print_totals() -> None:
+        minutes, seconds = divmod(round(clock() - began), 60)
+        took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+        line = f"{tally.summary()}\n{dollars(tally.spent_usd)} spent in {took}"
+        say(console, line, markup=False)
+
+    try:
+        with progress_bar(
+            console,
+            "tasks",
+            tasks,
+            note=lambda done, total: _money(tally, done, total),
+            waiting=lambda: tally.awaited,
+        ) as bar:
+            run(bar)
+    except KeyboardInterrupt:
+        print_totals()
+        say(
+            console,
+            f"Stopped. What is stored stays. The server finishes the tasks that it works on, {run.batch} at"
+            " most, and keeps their answers. Run the same command again: it continues with what is missing,"
+            " and pays for nothing twice.",
+        )
+        return INTERRUPTED
+    except Exception:
+        print_totals()
+        raise
+    tally.missing = None if missing is None else missing()
+    print_totals()
+    return tally.ending
+
+
+def _money(tally: Tally, done: int, total: int) -> str:
+    """What was spent, and what is to come if the tasks left cost what those of finished requests did."""
+    if not tally.spent_usd:
+        return ""
+    return f"{dollars(tally.spent_usd)} spent" + to_come(tally.usd_asked, tally.asked, total - done)
+
+
+_Task = Mapping[str, Any]
+
+
+def _agree_to_quote(
+    backend: BackendClient, run: PredictionRun, tasks: int, options: LabelOptions, console: Console
+) -> None:
+    """Show the run's quote, and ask whether to continue; its money is then booked on the job's account."""
+    aim = agree(
+        partial(quote_of_run, backend, run, tasks, console),
+        partial(_run_pilot, backend, run, tasks, options, console),
+        options,
+        console,
+    )
+    backend.job = {"usd": options.purse.usd, "aim_usd": aim, "no_wait": options.no_wait}
+
+
+def _run_pilot(
+    backend: BackendClient, run: PredictionRun, tasks: int, options: LabelOptions, console: Console
+) -> None:
+    """Have every model asked about a random sample of the tasks, and store the predictions of these."""
+    sample = _sample(run, tasks, options.pilot, console)
+    backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True, "no_wait": options.no_wait}
+    pilot = replace(run, only=sample, refresh=False, tally=Tally())
+    console.print(f"pilot: every model is asked about {len(sample):,} random tasks", highlight=False)
+    if run_on_terminal(console, pilot, len(sample)) == INTERRUPTED:
+        raise KeyboardInterrupt
+
+
+def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list[int]:
+    """The numbers of a random sample of the tasks, ascending."""
+    with progress_bar(console, "drawing the pilot", tasks, transient=True) as advance:
+
+        def numbers() -> Iterator[int]:
+            for page, _ in run.pages():
+                yield from (task["id"] for task in page)
+                advance(len(page))
+
+        return sorted(nsmallest(size, numbers(), lambda number: RandomSample.draw_of(run.key, number)))
+
+
+def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
+    """The server's quote of a run; nothing is asked."""
+    counted: Counter[str] = Counter()
+    example: list[_Task] = []
+    with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
+        for page, wanted in run.pages():
+            for sums, task in _counts(backend, run, wanted):
+                counted.update(sums)
+                example = example or [each for each in wanted if each["id"] == task]
+            advance(len(page))
+    sums = dict(counted) or backend.count(run.key, run.label_config, [])[0]
+    with console.status("replaying"):
+        return Quote.of_json(backend.quote(run.key, run.label_config, example, sums))
+
+
+def _counts(
+    backend: BackendClient, run: PredictionRun, tasks: Sequence[_Task]
+) -> list[tuple[dict[str, int], int | None]]:
+    """Have tasks counted, in several requests if one is too large; a task that is too large is left out."""
+    if not tasks:
+        return []
+    try:
+        return [backend.count(run.key, run.label_config, tasks)]
+    except BodyTooLargeError:
+        if len(tasks) == 1:
+            return []
+        half = len(tasks) // 2
+        return _counts(backend, run, tasks[:half]) + _counts(backend, run, tasks[half:])
+
+
+def predict_project(
+    project: int,
+    options: LabelOptions,
+    label_studio: str | None,
+    backend_url: str | None,
+    *,
+    refresh: bool,
+    failed: bool,
+    at_once: int,
+    annotated: bool = False,
+) -> int:
+    """Store the server's predictions of a project."""
+    console, environment = Console(), Environment()
+    url = backend_client.backend_url(backend_url, environment)
+    backend = BackendClient(url, environment, again=options.retry_failed)
+    try:
+        client = backend_client.label_studio_client(label_studio, environment)
+        payload = client.project(project)
+        version = backend.model_version()
+        key, label_config = payloads.project_key(payload), payload["label_config"]
+        backend.instructions = payloads.project_instructions(payload)
+        counting = RecountRun(client, backend, project, key, label_config, at_once)
+        run = PredictionRun(
+            client=client,
+            predictor=backend,
+            project=project,
+            key=key,
+            label_config=label_config,
+            model_version=version,
+            refresh=refresh,
+            below=options.below,
+            failed=failed or options.retry_failed,
+            annotated=annotated,
+            batch=at_once,
+        )
+        if options.recount:
+            count_again(console, counting, options.ask_more)
+            deliver(console, counting)
+            run.check(counting.delivered)
+            return 0
+        began, backend.tasks = backend.mark(key), client.count_tasks(project)
+        tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
+        _agree_to_quote(backend, run, tasks, options, console)
+        if refresh:
+            count_again(console, counting, options.ask_more)
+
+        def missing() -> Missing:
+            if options.retry_failed:
+                complete(console, counting, options.purse)
+            return backend.missing(key, began)
+
+        code = run_on_terminal(console, run, tasks, missing=missing)
+        if code != INTERRUPTED and (refresh or options.retry_failed):
+            deliver(console, counting, changes_only=True)
+        if code != INTERRUPTED:
+            print_ending(console, Ending(code))
+        return code
+    finally:
+        backend.close()

@@ -26,22 +26,30 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
 
 
-class _OneLabelStudio(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Give each process whole files, and all files with a real Label Studio to one: only one is started."""
+class _OneOfEach(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Give each process whole files, and all files that need what takes long to start to the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
-        return "label studio" if _uses_label_studio(self.config.rootpath / file) else file
+        return _slow_start(self.config.rootpath / file) or file
+
+
+_SLOW_STARTS = {
+    "Label Studio": re.compile("from label_studio import"),
+    "the packaged embedder": re.compile("packaged=True|Embedder\\("),  # its libraries take six seconds
+}
 
 
 @functools.cache
-def _uses_label_studio(file: Path) -> bool:
-    return file.exists() and "from label_studio import" in file.read_text("utf-8")
+def _slow_start(file: Path) -> str | None:
+    """What the tests of a file need that takes long to start."""
+    text = file.read_text("utf-8") if file.exists() else ""
+    return next((name for name, pattern in _SLOW_STARTS.items() if pattern.search(text)), None)
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
-    return _OneLabelStudio(config, log)
+    return _OneOfEach(config, log)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, case, exists, func, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+)
 
 from backend.errors import BadAnswerError, CutOffError, NoUsableAnswerError, NoVoteError, RefusedError
 from backend.ledger.database import tables
@@ -98,92 +110,119 @@ class MissingVotes:
         def of(arm: str) -> AskedModel:
             return models.setdefault(model_of(arm) or arm, AskedModel())
 
-        for row in self._all(self._asked()):
+        queries = _queries(marked=self.after is not None)
+        for row in self._all(queries.asked):
             of(row.model).tasks += row.tasks
             of(row.model).rested += row.rested
-        for row in self._all(self._voteless()):
+        for row in self._all(queries.voteless):
             of(row.model).add(row.failure, row.tasks, row.first_at, row.last_at)
-        for row in self._all(self._calls_about_failed_tasks()):
+        for row in self._all(queries.calls_about_failed_tasks):
             of(row.model).tasks += row.tasks
             of(row.model).add(row.failure, row.tasks, row.first_at, row.last_at)
-        for row in self._all(self._costs()):
+        for row in self._all(queries.costs):
             of(row.model).usd += from_picodollars(int(row.cost))
         models.pop(STUDENT, None)
         return models
 
     def _all(self, query: Select[Any]) -> list[Any]:
-        return list(self.connection.execute(query))
+        after = self.after or Mark(0, 0)
+        values = {"of": self.project, "after_round": after.round, "after_call": after.call}
+        return list(self.connection.execute(query, values))
 
-    def _in_window(self) -> ColumnElement[bool]:
-        if self.after is not None:
-            return _votes.round_id > self.after.round
-        latest = select(_rounds.id).where(_rounds.project == self.project)
-        return _votes.round_id.in_(latest.order_by(_rounds.id.desc()).limit(_WINDOW).subquery().select())
 
-    def _asked(self) -> Select[Any]:
-        # A vote that came later leaves no failure.
-        rested = _votes.voted.is_(None) & _votes.failure.is_not(None)
-        return (
-            select(
-                _votes.model,
-                func.count(_rounds.task.distinct()).label("tasks"),
-                func.count(case((rested, _rounds.task)).distinct()).label("rested"),
-            )
-            .join(tables.rounds, _rounds.id == _votes.round_id)
-            .where(_votes.project == self.project, self._in_window())
-            .group_by(_votes.model)
-        )
+@dataclass(frozen=True, slots=True)
+class _Queries:
+    """The queries of :meth:`MissingVotes.of_models`, of a project after a round and a call."""
 
-    def _voteless(self) -> Select[Any]:
-        tasks = func.count(_rounds.task.distinct()).label("tasks")
-        first, last = func.min(_rounds.created_at), func.max(_rounds.created_at)
-        return (
-            select(_votes.model, _votes.failure, tasks, first.label("first_at"), last.label("last_at"))
-            .join(tables.rounds, _rounds.id == _votes.round_id)
-            .where(_votes.project == self.project, self._in_window(), _votes.failure.is_not(None))
-            .group_by(_votes.model, _votes.failure)
-        )
+    asked: Select[Any]
+    voteless: Select[Any]
+    calls_about_failed_tasks: Select[Any]
+    costs: Select[Any]
 
-    def _calls_about_failed_tasks(self) -> Select[Any]:
-        """The last call of each model about each task without a label.
 
-        One that was answered gave no vote if the task ended with no vote. If it ended for another reason,
-        such as a stopped run, nobody has counted the answer yet, and it is left out.
-        """
-        failed = select(_failed.task).where(_failed.project == self.project)
-        some = failed.order_by(_failed.failed_at.desc()).limit(_WINDOW).subquery().select()
-        last = (
-            select(func.max(_calls.id))
-            .where(_calls.project == self.project, _calls.task.in_(failed if self.after else some))
-            .where(_calls.state == "settled", _calls.id > (self.after.call if self.after else 0))
-            .group_by(_calls.model, _calls.task)
-        )
-        was_cut_off = exists().where(
-            _answers.task == _calls.task,
-            _answers.project == _calls.project,
-            _answers.model == _calls.model,
-            _answers.cut_off,
-        )
-        counted = _calls.task.in_(
-            failed.where(_failed.code.startswith("model_") | _failed.code.in_(_NO_VOTE))
-        )
-        answered = case((was_cut_off, CutOffError.code), else_=BadAnswerError.code)
-        ended = select(
-            _calls.model, _calls.created_at, func.coalesce(_calls.error_code, answered).label("failure")
-        )
-        calls = ended.where(_calls.id.in_(last), _calls.error_code.is_not(None) | counted).subquery().c
-        tasks = func.count().label("tasks")
-        first_at, last_at = func.min(calls.created_at), func.max(calls.created_at)
-        return select(
-            calls.model, calls.failure, tasks, first_at.label("first_at"), last_at.label("last_at")
-        ).group_by(calls.model, calls.failure)
+_PROJECT: BindParameter[str] = bindparam("of")
+_AFTER_ROUND: BindParameter[int] = bindparam("after_round")
+_AFTER_CALL: BindParameter[int] = bindparam("after_call")
 
-    def _costs(self) -> Select[Any]:
-        return (
-            select(_calls.model, func.coalesce(func.sum(_calls.cost), 0).label("cost"))
-            .where(_calls.project == self.project, _calls.id > (self.after.call if self.after else 0))
-            .group_by(_calls.model)
+
+@cache
+def _queries(*, marked: bool) -> _Queries:
+    """The queries after a mark, or of the latest rounds; to build them takes longer than to run them."""
+    in_window = _votes.round_id > _AFTER_ROUND
+    if not marked:
+        latest = select(_rounds.id).where(_rounds.project == _PROJECT)
+        some = latest.order_by(_rounds.id.desc()).limit(_WINDOW).subquery().select()
+        in_window = _votes.round_id.in_(some)
+    return _Queries(
+        _asked(in_window), _voteless(in_window), _calls_about_failed_tasks(marked=marked), _costs()
+    )
+
+
+def _asked(in_window: ColumnElement[bool]) -> Select[Any]:
+    # A vote that came later leaves no failure.
+    rested = _votes.voted.is_(None) & _votes.failure.is_not(None)
+    return (
+        select(
+            _votes.model,
+            func.count(_rounds.task.distinct()).label("tasks"),
+            func.count(case((rested, _rounds.task)).distinct()).label("rested"),
         )
+        .join(tables.rounds, _rounds.id == _votes.round_id)
+        .where(_votes.project == _PROJECT, in_window)
+        .group_by(_votes.model)
+    )
+
+
+def _voteless(in_window: ColumnElement[bool]) -> Select[Any]:
+    tasks = func.count(_rounds.task.distinct()).label("tasks")
+    first, last = func.min(_rounds.created_at), func.max(_rounds.created_at)
+    return (
+        select(_votes.model, _votes.failure, tasks, first.label("first_at"), last.label("last_at"))
+        .join(tables.rounds, _rounds.id == _votes.round_id)
+        .where(_votes.project == _PROJECT, in_window, _votes.failure.is_not(None))
+        .group_by(_votes.model, _votes.failure)
+    )
+
+
+def _calls_about_failed_tasks(*, marked: bool) -> Select[Any]:
+    """The last call of each model about each task without a label.
+
+    One that was answered gave no vote if the task ended with no vote. If it ended for another reason,
+    such as a stopped run, nobody has counted the answer yet, and it is left out.
+    """
+    failed = select(_failed.task).where(_failed.project == _PROJECT)
+    some = failed.order_by(_failed.failed_at.desc()).limit(_WINDOW).subquery().select()
+    last = (
+        select(func.max(_calls.id))
+        .where(_calls.project == _PROJECT, _calls.task.in_(failed if marked else some))
+        .where(_calls.state == "settled", _calls.id > _AFTER_CALL)
+        .group_by(_calls.model, _calls.task)
+    )
+    was_cut_off = exists().where(
+        _answers.task == _calls.task,
+        _answers.project == _calls.project,
+        _answers.model == _calls.model,
+        _answers.cut_off,
+    )
+    counted = _calls.task.in_(failed.where(_failed.code.startswith("model_") | _failed.code.in_(_NO_VOTE)))
+    answered = case((was_cut_off, CutOffError.code), else_=BadAnswerError.code)
+    ended = select(
+        _calls.model, _calls.created_at, func.coalesce(_calls.error_code, answered).label("failure")
+    )
+    calls = ended.where(_calls.id.in_(last), _calls.error_code.is_not(None) | counted).subquery().c
+    tasks = func.count().label("tasks")
+    first_at, last_at = func.min(calls.created_at), func.max(calls.created_at)
+    return select(
+        calls.model, calls.failure, tasks, first_at.label("first_at"), last_at.label("last_at")
+    ).group_by(calls.model, calls.failure)
+
+
+def _costs() -> Select[Any]:
+    return (
+        select(_calls.model, func.coalesce(func.sum(_calls.cost), 0).label("cost"))
+        .where(_calls.project == _PROJECT, _calls.id > _AFTER_CALL)
+        .group_by(_calls.model)
+    )
 
 
 UNREAD = frozenset({BadAnswerError.code, CutOffError.code, RefusedError.code})

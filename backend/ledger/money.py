@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 import structlog
@@ -27,6 +27,7 @@ from sqlalchemy import (
     Dialect,
     Insert,
     Row,
+    Select,
     and_,
     bindparam,
     case,
@@ -38,7 +39,7 @@ from sqlalchemy import insert as sqlalchemy_insert
 
 from backend.errors import BudgetExhaustedError, LedgerError, Usage
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert, now, portions
+from backend.ledger.database.statements import among_parameter, insert, now, numbers_for, portions
 from backend.ledger.database.writer import Writer
 from backend.telemetry import metrics
 from camvo.errors import InvalidParameterError
@@ -593,26 +594,31 @@ def spent_on_tasks(connection: Connection, project: str, tasks: Sequence[int]) -
 
     A task has its share of a call that was for several.
     """
+    dialect = connection.dialect.name
+    spent: dict[int, int] = {}
+    for query in _costs_of_tasks(dialect):
+        for row in connection.execute(query, {"of": project, **numbers_for(dialect, tasks)}):
+            spent[row.task] = spent.get(row.task, 0) + round(row.cost)
+    return {task: from_picodollars(cost) for task, cost in spent.items()}
+
+
+@cache
+def _costs_of_tasks(dialect: str) -> tuple[Select[Any], Select[Any]]:
+    """The costs of some tasks' own calls, and their shares of calls that were for several tasks."""
+    shares = tables.call_shares.c
     alone = (
         select(_calls.c.task, func.sum(_calls.c.cost).label("cost"))
-        .where(_calls.c.project == project, among(connection.dialect, _calls.c.task, tasks))
+        .where(_calls.c.project == bindparam("of"), among_parameter(dialect, _calls.c.task))
         .where(_calls.c.cost.is_not(None), _calls.c.tasks == 1)
         .group_by(_calls.c.task)
     )
     shared = (
-        select(tables.call_shares.c.task, func.sum(_calls.c.cost * tables.call_shares.c.share).label("cost"))
-        .where(
-            tables.call_shares.c.project == project,
-            among(connection.dialect, tables.call_shares.c.task, tasks),
-        )
-        .where(_calls.c.id == tables.call_shares.c.call, _calls.c.cost.is_not(None))
-        .group_by(tables.call_shares.c.task)
+        select(shares.task, func.sum(_calls.c.cost * shares.share).label("cost"))
+        .where(shares.project == bindparam("of"), among_parameter(dialect, shares.task))
+        .where(_calls.c.id == shares.call, _calls.c.cost.is_not(None))
+        .group_by(shares.task)
     )
-    spent: dict[int, int] = {}
-    for query in (alone, shared):
-        for row in connection.execute(query):
-            spent[row.task] = spent.get(row.task, 0) + round(row.cost)
-    return {task: from_picodollars(cost) for task, cost in spent.items()}
+    return alone, shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,24 +654,7 @@ def usage_by_model(
         most_output: the models, and the most output tokens of one of their answers about a task; not empty.
         max_factor: the most input tokens per counted token.
     """
-    most_input = max_factor * _calls.c.counted_tokens
-    longest = case(most_output, value=_calls.c.model) * _calls.c.tasks
-    query = (
-        select(
-            _calls.c.model,
-            func.count().label("calls"),
-            func.sum(_calls.c.tasks).label("tasks"),
-            func.coalesce(func.sum(_calls.c.cached_tokens), 0).label("cached_tokens"),
-            func.sum(_calls.c.counted_tokens).label("counted_tokens"),
-            func.sum(_smaller(_calls.c.input_tokens, most_input)).label("input_tokens"),
-            func.sum(_smaller(_calls.c.output_tokens, longest)).label("output_tokens"),
-        )
-        .where(
-            _calls.c.state == "settled", _calls.c.error_code.is_(None), _calls.c.model.in_(list(most_output))
-        )
-        .group_by(_calls.c.model)
-        .order_by(_calls.c.model)
-    )
+    query = _usage_of(tuple(most_output.items()), max_factor)
     return {
         row.model: _ModelUsage(
             calls=row.calls,
@@ -677,6 +666,31 @@ def usage_by_model(
         )
         for row in connection.execute(query)
     }
+
+
+@lru_cache(maxsize=16)
+def _usage_of(most_output: tuple[tuple[str, int], ...], max_factor: int) -> Select[Any]:
+    """The query of :func:`usage_by_model`, built once for a pool."""
+    most_input = max_factor * _calls.c.counted_tokens
+    longest = case(dict(most_output), value=_calls.c.model) * _calls.c.tasks
+    return (
+        select(
+            _calls.c.model,
+            func.count().label("calls"),
+            func.sum(_calls.c.tasks).label("tasks"),
+            func.coalesce(func.sum(_calls.c.cached_tokens), 0).label("cached_tokens"),
+            func.sum(_calls.c.counted_tokens).label("counted_tokens"),
+            func.sum(_smaller(_calls.c.input_tokens, most_input)).label("input_tokens"),
+            func.sum(_smaller(_calls.c.output_tokens, longest)).label("output_tokens"),
+        )
+        .where(
+            _calls.c.state == "settled",
+            _calls.c.error_code.is_(None),
+            _calls.c.model.in_([model for model, _ in most_output]),
+        )
+        .group_by(_calls.c.model)
+        .order_by(_calls.c.model)
+    )
 
 
 def _smaller(one: ColumnElement[int], other: ColumnElement[int]) -> ColumnElement[int]:

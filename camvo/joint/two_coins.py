@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -136,8 +137,9 @@ class TwoCoins:
     def likelier(self, rows: Rows, counts: Array) -> TwoCoins:
         """The model after one step of EM in which neither the labels nor the ease of the items are known."""
         logs = np.stack(self._joint(rows, self._evidence_by_ease), axis=1) + _LOG_WEIGHT
-        weight = counts[:, None, None] * softmax(logs, axis=(1, 2))
-        right, wrong = _right_and_wrong(rows, weight)
+        weight = np.exp(logs - logs.max(axis=(1, 2), keepdims=True))
+        weight *= counts[:, None, None] / weight.sum(axis=(1, 2), keepdims=True)
+        right, wrong = _Votes.of(rows, self.temper).right_and_wrong(weight)
         accuracy = _accuracies(right, wrong, partial(_by_ease, _Ease.of(self.difficulty)))
         return replace(self, accuracy=accuracy, share=_shares(weight.sum(axis=(0, 2))))
 
@@ -254,10 +256,10 @@ def _without_each(model: TwoCoins, rows: Rows, counts: Array) -> TwoCoins:
     odds, fits, shares = _WHOLE * logit(model.accuracy), np.full((arms, 1), _WHOLE), []
     for left_out in range(arms):
         others = np.delete(np.arange(arms), left_out)
-        among, temper = rows[:, others], model.temper[others]
-        fit = coins_by(belief, among, counts, temper)
+        votes = _Votes.of(rows[:, others], model.temper[others])
+        fit = votes.coins_by(belief, counts)
         for _ in range(_STEPS_WITHOUT - 1):
-            fit = coins_by(fit.beliefs(among)[0], among, counts, temper)
+            fit = votes.coins_by(votes.belief(fit), counts)
         odds[others] += logit(fit.accuracy)
         fits[others] += 1.0
         shares.append(fit.share)
@@ -269,40 +271,77 @@ def _two_coins_from(arms: Sequence[int], rows: Rows, counts: Array, temper: Arra
     among = rows[:, [*arms]]
     lead = (among == 1).sum(axis=1) - (among == 0).sum(axis=1)
     belief: Array = 0.5 + 0.3 * np.stack((-np.sign(lead), np.sign(lead)), axis=1)
-    model = coins_by(belief, rows, counts, temper)
+    votes = _Votes.of(rows, temper)
+    model = votes.coins_by(belief, counts)
     for _ in range(_STEPS - 1):
-        model = coins_by(model.beliefs(rows)[0], rows, counts, temper)
+        model = votes.coins_by(votes.belief(model), counts)
     return model
 
 
 def coins_by(belief: Array, rows: Rows, counts: Array, temper: Array) -> TwoCoins:
     """The accuracies and shares if each row's labels have these probabilities, shape (P, 2)."""
-    weight = counts[:, None] * belief
-    right, wrong = _right_and_wrong(rows, weight)
-    return TwoCoins(_accuracies(right, wrong, _by_counts), _shares(weight.sum(axis=0)), temper)
+    return _Votes.of(rows, temper).coins_by(belief, counts)
 
 
-def _right_and_wrong(rows: Rows, weight: Array) -> tuple[Array, Array]:
-    """The right and the wrong votes of each arm for each label, by their weight, (P, 2, …) → (K, 2, …)."""
-    first, second = ((rows == label).T.astype(np.float64) for label in range(2))
-    right = np.stack([first @ weight[:, 0], second @ weight[:, 1]], axis=1)
-    return right, np.stack([second @ weight[:, 0], first @ weight[:, 1]], axis=1)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Votes:
+    """Vote rows in the form that EM needs in each of its steps.
+
+    Attributes:
+        cast: whether each arm voted for the first and for the second label, shape (2K, P).
+        weighed: the same times its temper, shape (P, 2K).
+        temper: the exponent of each arm's likelihood, shape (K,).
+    """
+
+    cast: Array
+    weighed: Array
+    temper: Array
+
+    @classmethod
+    def of(cls, rows: Rows, temper: Array) -> _Votes:
+        cast = np.concatenate([(rows == label).T for label in range(2)]).astype(np.float64)
+        return cls(cast, np.ascontiguousarray(cast.T * np.concatenate((temper, temper))), temper)
+
+    def belief(self, model: TwoCoins) -> Array:
+        """The probability of each label, shape (P, 2), by a model in which all items are equally hard."""
+        right, wrong = np.log(model.accuracy), np.log1p(-model.accuracy)
+        log_odds = np.concatenate((wrong[:, 1] - right[:, 0], right[:, 1] - wrong[:, 0]))
+        second = self.weighed @ log_odds + np.log(model.share[1] / model.share[0])
+        return np.asarray(expit(np.stack((-second, second), axis=1)))
+
+    def coins_by(self, belief: Array, counts: Array) -> TwoCoins:
+        """See :func:`coins_by`."""
+        weight = counts[:, None] * belief
+        right, wrong = self.right_and_wrong(weight)
+        return TwoCoins(_accuracies(right, wrong, _by_counts), _shares(weight.sum(axis=0)), self.temper)
+
+    def right_and_wrong(self, weight: Array) -> tuple[Array, Array]:
+        """The right and wrong votes of each arm for each label, by their weight, (P, 2, …) → (K, 2, …)."""
+        flat = self.cast @ weight.reshape(len(weight), math.prod(weight.shape[1:]))
+        first, second = flat.reshape(2, len(self.temper), *weight.shape[1:])
+        right, wrong = np.empty_like(first), np.empty_like(first)
+        right[:, 0], wrong[:, 0] = first[:, 0], second[:, 0]
+        right[:, 1], wrong[:, 1] = second[:, 1], first[:, 1]
+        return right, wrong
 
 
 def _accuracies(right: Array, wrong: Array, likeliest: _Likeliest) -> Array:
     """The accuracies of the arms, shape (K, 2), by the right and the wrong votes for each label."""
     both = right.sum(axis=1, keepdims=True), wrong.sum(axis=1, keepdims=True)
     mean = likeliest(*both, _COIN_PRIOR_ACCURACY, _COIN_PRIOR_ROUNDS)
-    loose = np.clip(likeliest(right, wrong, mean, _LOOSE_PULL), _COIN_LOWEST, _COIN_HIGHEST)
-    leaning = np.diff(logit(loose), axis=1)
-    pull = _COIN_PULL / (_COIN_SPREAD**2 + leaning**2)
-    return np.clip(likeliest(right, wrong, mean, pull), _COIN_LOWEST, _COIN_HIGHEST)
+    odds = logit(_within_bounds(likeliest(right, wrong, mean, _LOOSE_PULL)))
+    pull = _COIN_PULL / (_COIN_SPREAD**2 + (odds[:, 1:] - odds[:, :1]) ** 2)
+    return _within_bounds(likeliest(right, wrong, mean, pull))
+
+
+def _within_bounds(accuracy: Array) -> Array:
+    return np.asarray(np.minimum(np.maximum(accuracy, _COIN_LOWEST), _COIN_HIGHEST))
 
 
 def _shares(rounds: Array) -> Array:
     """The shares of the labels, shape (2,), by the rounds of each."""
     share = (rounds + _SHARE_ROUNDS) / (rounds.sum() + 2.0 * _SHARE_ROUNDS)
-    share = np.clip(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
+    share = np.minimum(np.maximum(share, _LEAST_SHARE), 1.0 - _LEAST_SHARE)
     return np.asarray(share / share.sum())
 
 

@@ -99,7 +99,7 @@ class HashedTexts:
         """Expect nothing."""
 
     def _row(self, text: str) -> Array:
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+        seed = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8])
         row = np.random.default_rng(seed).normal(size=self.dimension).astype(np.float32).astype(np.float64)
         row /= np.linalg.norm(row)
         return row

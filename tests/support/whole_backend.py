@@ -1,4 +1,4 @@
-"""The whole backend in one process: the real app, SQLite ledger, litellm and embedder, with scripted models.
+"""The whole backend in one process: the real app, ledger and litellm, with scripted models and embeddings.
 
 ::
 
@@ -19,6 +19,7 @@ import migrated
 import yaml
 from label_studio_requests import Project, predict
 from rewards import rewards
+from scripted_litellm import HashedTexts
 from werkzeug.test import TestResponse
 
 from backend.ledger import Ledger, events, human_annotations
@@ -62,12 +63,11 @@ def prompt_of(body: Mapping[str, Any]) -> str:
 
 
 _idle: list[tuple[Any, ...]] = []
-"""What the embedders of closed backends have loaded and embedded, for the next backend to use."""
+"""What the packaged embedders of closed backends have loaded and embedded, for the next backend to use."""
 
 
-def _embedder() -> Embedder:
-    """A loaded embedder, with litellm imported too: importing them in a thread beside a test is not safe."""
-    model.litellm()
+def _packaged() -> Embedder:
+    """A loaded embedder: importing its libraries in a thread beside a test is not safe."""
     embedder = Embedder()
     if _idle:
         embedder._model, embedder._dimension, embedder._identity, embedder._cache = _idle.pop()
@@ -76,7 +76,11 @@ def _embedder() -> Embedder:
 
 
 class Backend:
-    """A backend on the ledger in ``folder``; a second one on that folder acts as a second process."""
+    """A backend on the ledger in ``folder``; a second one on that folder acts as a second process.
+
+    With ``packaged``, texts are embedded by the packaged model, so that texts that are alike have contexts
+    that are alike; otherwise by their hash, which needs no library that takes six seconds to import.
+    """
 
     def __init__(
         self,
@@ -87,10 +91,12 @@ class Backend:
         entries: Mapping[str, Any] | None = None,
         *,
         database_url: str | None = None,
+        packaged: bool = False,
         **settings: Any,
     ) -> None:
         self.server = OpenAIServer(script)
         self._folder, self._models, self._database_url = folder, models, database_url
+        self._packaged = packaged
         self._entries, self._environment = dict(entries or {}), dict(environment or {})
         self._settings = {"retries": 0, "policy": {"name": "camvo"}, **settings}
 
@@ -101,8 +107,8 @@ class Backend:
         config = self._folder / "camvo.yaml"
         config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
         environment = Environment(database_url=url, config=config, **self._environment)
-        embedder = Embedder(self._settings["embedder"]) if "embedder" in self._settings else _embedder()
-        self.app = create_app(environment, embedder)
+        model.litellm()  # importing it in a thread beside a test is not safe
+        self.app = create_app(environment, self._embedder())
         self.runtime: Runtime = self.app.extensions["camvo"]
         self.client = self.app.test_client()
         return self
@@ -112,10 +118,15 @@ class Backend:
     ) -> None:
         self.runtime.close(patience=30.0)
         embedder = self.runtime.embedder
-        if embedder.loaded and "embedder" not in self._settings:
+        if self._packaged:
             _idle.append((embedder._model, embedder._dimension, embedder._identity, embedder._cache))
         self.server.__exit__(kind, error, trace)
         self.ledger.close()
+
+    def _embedder(self) -> Any:
+        if "embedder" in self._settings:
+            return Embedder(self._settings["embedder"])
+        return _packaged() if self._packaged else HashedTexts()
 
     def _pool(self) -> list[dict[str, Any]]:
         common: dict[str, Any] = {"api_base": self.server.url, "structured_output": False}

@@ -122,25 +122,36 @@ def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) 
     return column == any_(_array(numbers))
 
 
+def among_parameter(dialect: str, column: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of the numbers that :func:`numbers_for` makes a parameter.
+
+    A statement with it can be built once, which takes longer than to run it.
+    """
+    if dialect == "sqlite":
+        numbers = func.json_each(bindparam("numbers", type_=Text)).table_valued("value")
+        return column.in_(select(numbers.c.value))
+    return column == any_(bindparam("numbers", type_=ARRAY(BigInteger)))
+
+
+def numbers_for(dialect: str, numbers: Sequence[int]) -> dict[str, Any]:
+    """Return the parameter of :func:`among_parameter`."""
+    return {"numbers": json.dumps(list(numbers)) if dialect == "sqlite" else list(numbers)}
+
+
 def rows_among(
     connection: Connection, table: Table, column: str, numbers: Sequence[int], kind: type[_T], *order: str
 ) -> list[_T]:
     """Return the rows whose column holds one of the numbers; their dataclass names the columns to read."""
-    is_sqlite = connection.dialect.name == "sqlite"
-    query = _rows_among(connection.dialect.name, table, column, kind, *order)  # type: ignore[arg-type]  # a class is hashable
-    listed = json.dumps(list(numbers)) if is_sqlite else list(numbers)
-    return [kind(**row._mapping) for row in connection.execute(query, {"numbers": listed})]
+    dialect = connection.dialect.name
+    query = _rows_among(dialect, table, column, kind, *order)  # type: ignore[arg-type]  # a class is hashable
+    return [kind(**row._mapping) for row in connection.execute(query, numbers_for(dialect, numbers))]
 
 
 @cache
 def _rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order: str) -> Select[Any]:
     """The query of :func:`rows_among`, built once."""
     columns = table.c
-    if dialect == "sqlite":
-        numbers = func.json_each(bindparam("numbers", type_=Text)).table_valued("value")
-        chosen: ColumnElement[bool] = columns[column].in_(select(numbers.c.value))
-    else:
-        chosen = columns[column] == any_(bindparam("numbers", type_=ARRAY(BigInteger)))
+    chosen = among_parameter(dialect, columns[column])
     names = [each.name for each in fields(kind)]
     return select(*columns[*names]).where(chosen).order_by(*(columns[name] for name in order))
 

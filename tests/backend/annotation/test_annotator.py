@@ -56,7 +56,7 @@ def test_while_nothing_is_learnt_the_majority_wins(
 
 
 def test_a_round_records_votes_label_score_and_context(tmp_path: Path) -> None:
-    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), packaged=True) as backend:
         [prediction] = backend.predict(task(1, "A walk in the sun."))
         [round_] = backend.rounds(1)
         expected = backend.runtime.embedder.embed(["A walk in the sun."])[0]
@@ -410,7 +410,7 @@ def test_other_layout_of_the_config_is_the_same_epoch(tmp_path: Path) -> None:
 def test_with_history_fewer_models_are_asked(tmp_path: Path) -> None:
     """Four models always agree; once each has n₀ = 2 rewards, fewer models reach δ = 0.5."""
     policy = {"name": "camvo", "n0": 2, "k_min": 1, "delta": 0.5}
-    with Backend(tmp_path, ALL_GLAD, FOUR, policy=policy) as backend:
+    with Backend(tmp_path, ALL_GLAD, FOUR, packaged=True, policy=policy) as backend:
         for number in range(4):
             backend.predict(task(number, f"Entry {number} of a good year."))
         asked = [len(backend.rounds(number)[0].votes) for number in range(4)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from label_studio_requests import Annotation, annotated, annotations_deleted, task, tasks_deleted
+from scripted_litellm import HashedTexts
 from sqlalchemy import Column, select, update
 from stored_events import append_events
 from whole_backend import Backend, votes
@@ -119,7 +120,7 @@ def running(backend: Backend) -> list[tuple[bytes, str]]:
     """The texts of the state that the server keeps in memory, after the latest event."""
     states = backend.runtime._jobs._annotator._planner._states
     [(key, copy)] = states._copies.items()
-    form = {"dimension": 384, "lambda_l": copy.state.lambda_l, "linear": copy.state.linear}
+    form = {"dimension": HashedTexts.dimension, "lambda_l": copy.state.lambda_l, "linear": copy.state.linear}
     state = backend.runtime._thread.submit(states.current(key, **form)).result(60.0)
     assert state is copy.state, "it was not restored from the ledger"
     return [tuple(text) for text in state.texts.texts]

@@ -65,7 +65,7 @@ def predict(backend: Backend, *numbers: int) -> list[Any]:
 
 def test_without_the_setting_no_text_is_kept_and_no_example_shown(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models) as backend:
+    with Backend(tmp_path, models, packaged=True) as backend:
         predict(backend, 1)
         label(backend, 1)
         predict(backend, 2)
@@ -76,7 +76,7 @@ def test_without_the_setting_no_text_is_kept_and_no_example_shown(tmp_path: Path
 def test_the_nearest_labelled_task_is_shown_last_with_its_human_label(tmp_path: Path) -> None:
     models = Models()
     with Backend(
-        tmp_path, models, models=("red",), few_shot=2, policy={"name": "camvo", "k_min": 1}
+        tmp_path, models, models=("red",), packaged=True, few_shot=2, policy={"name": "camvo", "k_min": 1}
     ) as backend:
         predict(backend, 1, 2)
         label(backend, 1, "Calm")
@@ -91,7 +91,7 @@ def test_the_nearest_labelled_task_is_shown_last_with_its_human_label(tmp_path: 
 def test_no_more_examples_than_set_are_shown(tmp_path: Path) -> None:
     models = Models()
     with Backend(
-        tmp_path, models, models=("red",), few_shot=1, policy={"name": "camvo", "k_min": 1}
+        tmp_path, models, models=("red",), packaged=True, few_shot=1, policy={"name": "camvo", "k_min": 1}
     ) as backend:
         predict(backend, 1, 2)
         label(backend, 1)
@@ -103,7 +103,7 @@ def test_no_more_examples_than_set_are_shown(tmp_path: Path) -> None:
 
 def test_neither_the_task_itself_nor_one_of_the_same_text_is_an_example(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, few_shot=3) as backend:
+    with Backend(tmp_path, models, packaged=True, few_shot=3) as backend:
         predict(backend, 2)
         label(backend, 2)
         models.sent.clear()
@@ -114,7 +114,7 @@ def test_neither_the_task_itself_nor_one_of_the_same_text_is_an_example(tmp_path
 
 def test_a_withdrawn_label_is_not_an_example_and_its_text_is_deleted(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, few_shot=3) as backend:
+    with Backend(tmp_path, models, packaged=True, few_shot=3) as backend:
         predict(backend, 1)
         label(backend, 1)
         assert [number for number, _ in kept(backend)] == [1]
@@ -126,7 +126,7 @@ def test_a_withdrawn_label_is_not_an_example_and_its_text_is_deleted(tmp_path: P
 
 
 def test_a_deleted_task_takes_its_text_with_it(tmp_path: Path) -> None:
-    with Backend(tmp_path, Models(), few_shot=3) as backend:
+    with Backend(tmp_path, Models(), packaged=True, few_shot=3) as backend:
         predict(backend, 1)
         label(backend, 1)
         backend.hook(tasks_deleted(1))
@@ -136,7 +136,7 @@ def test_a_deleted_task_takes_its_text_with_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changes", [{"skipped": True}, {"mood": None}])
 def test_an_annotation_that_does_not_teach_is_not_an_example(tmp_path: Path, changes: dict[str, Any]) -> None:
     models = Models()
-    with Backend(tmp_path, models, few_shot=3) as backend:
+    with Backend(tmp_path, models, packaged=True, few_shot=3) as backend:
         predict(backend, 1)
         given = {"number": 1, "task": 1, "mood": "Sad", **changes}
         backend.hook(annotated(Annotation(**given)) | {"task": task(1, TEXTS[1])})
@@ -146,7 +146,7 @@ def test_an_annotation_that_does_not_teach_is_not_an_example(tmp_path: Path, cha
 
 
 def test_switched_off_again_the_texts_go_with_the_next_label(tmp_path: Path) -> None:
-    with Backend(tmp_path, Models(), few_shot=3) as backend:
+    with Backend(tmp_path, Models(), packaged=True, few_shot=3) as backend:
         label(backend, 1)
         backend.post("/setup", setup(Project(), {"few_shot": 0}))
         label(backend, 2)
@@ -155,7 +155,9 @@ def test_switched_off_again_the_texts_go_with_the_next_label(tmp_path: Path) -> 
 
 def test_a_project_can_have_examples_of_its_own(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, models=("red",), policy={"name": "camvo", "k_min": 1}) as backend:
+    with Backend(
+        tmp_path, models, models=("red",), packaged=True, policy={"name": "camvo", "k_min": 1}
+    ) as backend:
         backend.post("/setup", setup(Project(), {"few_shot": 1}))
         predict(backend, 1)
         label(backend, 1)
@@ -181,7 +183,7 @@ def test_the_plan_counts_the_longer_prompt(tmp_path: Path) -> None:
 
 def test_an_answer_from_before_is_not_passed_off_as_one_with_examples(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, few_shot=1) as backend:
+    with Backend(tmp_path, models, packaged=True, few_shot=1) as backend:
         predict(backend, 1, 2)
         label(backend, 1)
         with backend.ledger.write() as connection:
@@ -193,7 +195,7 @@ def test_an_answer_from_before_is_not_passed_off_as_one_with_examples(tmp_path: 
 
 def test_later_labels_do_not_change_a_stored_prediction(tmp_path: Path) -> None:
     models = Models()
-    with Backend(tmp_path, models, few_shot=1) as backend:
+    with Backend(tmp_path, models, packaged=True, few_shot=1) as backend:
         first = predict(backend, 2)
         predict(backend, 1)
         label(backend, 1)
@@ -210,7 +212,7 @@ def test_several_questions_in_one_prompt_get_no_example(tmp_path: Path) -> None:
         '<Choices name="rain" toName="note"><Choice value="Yes"/><Choice value="No"/></Choices></View>'
     )
     project = Project(label_config=config)
-    with Backend(tmp_path, models, few_shot=1) as backend:
+    with Backend(tmp_path, models, packaged=True, few_shot=1) as backend:
         backend.predict(task(1, TEXTS[1], project), project=project)
         label(backend, 1, project=project)
         models.sent.clear()

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from label_studio_requests import Annotation, Project, annotated, annotations_deleted, task
 from same_state import assert_same_state
+from scripted_litellm import HashedTexts
 from sqlalchemy import select
 from whole_backend import Backend, prompt_of, says
 
@@ -118,7 +119,7 @@ def forget(ledger: Ledger, **scope: Any) -> int:
 def state(ledger: Ledger) -> State:
     with ledger.read() as connection:
         recorded = ProjectEvents(connection, Project().key).after(0)
-    total = State(384)
+    total = State(HashedTexts.dimension)
     total.add(*(Contribution.unpack(event.contribution) for event in recorded))
     return total
 

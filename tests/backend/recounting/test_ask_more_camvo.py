@@ -39,7 +39,7 @@ def script(body: dict[str, Any]) -> Reply:
 def believed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The ledger of a project that left blue out, until people said that red and green are wrong."""
     folder = tmp_path_factory.mktemp("believed")
-    with Backend(folder, script, policy={"name": "camvo", **POLICY}) as backend:
+    with Backend(folder, script, packaged=True, policy={"name": "camvo", **POLICY}) as backend:
         for number in range(1, TASKS + 1):
             backend.predict(task(number, text(number)), project=PROJECT)
         assert doubts(backend)["tasks"] == []  # nothing is known against red and green
@@ -51,7 +51,7 @@ def believed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.fixture
 def backend(believed: bytes, tmp_path: Path) -> Iterator[Backend]:
     (tmp_path / "ledger.sqlite").write_bytes(believed)
-    with Backend(tmp_path, script, policy={"name": "camvo", **POLICY}) as backend:
+    with Backend(tmp_path, script, packaged=True, policy={"name": "camvo", **POLICY}) as backend:
         yield backend
 
 
@@ -174,5 +174,7 @@ def test_an_annotated_task_is_never_asked_about(backend: Backend) -> None:
 
 def test_a_model_that_left_the_pool_puts_nothing_in_doubt(believed: bytes, tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").write_bytes(believed)
-    with Backend(tmp_path, script, ("red", "green"), policy={"name": "camvo", **POLICY}) as backend:
+    with Backend(
+        tmp_path, script, ("red", "green"), packaged=True, policy={"name": "camvo", **POLICY}
+    ) as backend:
         assert doubts(backend)["tasks"] == []

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from camvo.joint.models import fit_vote_model
 from camvo.joint.votes import Rows, renumber
+from camvo.joint.votes_fit import constant_arms
 from camvo.state.exploration import SILENT, UNASKED, PatternCounts
 from camvo.typing import Array
 
@@ -41,11 +42,11 @@ def labels_of_votes(
 
     It is two if hardly any vote is for another label, or if two labels and rare ones predict held-out votes
     better by two standard errors. An option that nobody votes for changes nothing. Rounds whose patterns do
-    not name their labels leave all.
+    not name their labels leave all. Constant arms do not count: they would make any other label look rare.
     """
     if len(labels) <= 2:
         return labels
-    rounds = _NamedRounds.of(evidence, arms, labels)
+    rounds = _NamedRounds.of(evidence, _varying(evidence, arms, labels), labels)
     votes = rounds.counts @ (rounds.rows[:, :, None] == np.arange(len(labels))).sum(axis=1)
     if rounds.counts.sum() < _FEWEST_ROUNDS:
         return labels
@@ -57,6 +58,11 @@ def labels_of_votes(
     ):
         return labels
     return tuple([labels[place] for place in common.tolist()])
+
+
+def _varying(evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The arms without the constant ones."""
+    return tuple(np.delete(arms, constant_arms(evidence, arms, labels)).tolist())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +227,8 @@ class RareLabels:
     def fit(
         cls, evidence: PatternCounts, arms: tuple[str, ...], labels: tuple[str, ...], common: tuple[str, ...]
     ) -> RareLabels:
-        """Fit the labels that are not common to the rounds that asked all arms."""
+        """Fit the labels that are not common to the rounds that asked all arms, without constant arms."""
+        arms = _varying(evidence, arms, labels)
         rounds = _NamedRounds.of(evidence, arms, labels)
         rare = {
             label: rounds.rare(place, rounds.counts)

@@ -39,7 +39,8 @@ from camvo.state.exploration import UNASKED, PatternCounts
 from camvo.student import STUDENT
 from camvo.typing import Array
 
-_FEWEST_OF_DOUBT: Final = 100
+_FEWEST_OF_DOUBT: Final = 30
+"""As soon as families are looked for: the first fits are the ones that follow a wrong reading most often."""
 _TOGETHER_OF_TWO, _TOGETHER = 0.15, 0.03
 """The least corrected agreement of a group beyond the model's, and one over the root of the rounds.
 

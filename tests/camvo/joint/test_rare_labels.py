@@ -115,3 +115,11 @@ def test_a_student_that_names_a_rare_label_says_nothing_to_plans():
     found = JointFit.fit(evidence, LatestRounds(), THREE, {**PRICES, STUDENT: 0.0})
     question = QuestionStages(THREE, found, (0.01,) * 5, QuestionStages(THREE, found.silent, (0.01,) * 4))
     assert question.gains({STUDENT: "unclear"}, PRICES) == question.gains({STUDENT: None}, PRICES)
+
+
+def test_constant_arms_make_no_other_label_rare():
+    votes, _ = draw_votes(np.array([0.85, 0.8, 0.75, 0.7]), labels=3, items=36)
+    votes = np.hstack([votes, np.zeros((36, 2), dtype=votes.dtype)])
+    arms = (*ARMS, "e", "f")
+    found = JointFit.fit(evidence_of(votes, arms, THREE), LatestRounds(), THREE, dict.fromkeys(arms, 0.01))
+    assert (found.labels, found.constant) == (THREE, (4, 5))

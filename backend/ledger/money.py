@@ -449,16 +449,10 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
         if call is None:
             raise LedgerError(f"there is no call {each.call}", where="money", fix="reserve it first")
         if call.state != "settled":
-            end: dict[str, Any] = {
-                "state": "settled",
-                "cost": to_picodollars(each.usage.cost),
-                "input_tokens": each.usage.input_tokens,
-                "output_tokens": each.usage.output_tokens,
-                "cached_tokens": each.usage.cached_tokens,
-                "error_code": each.error_code,
-                "seconds": each.seconds,
-            }
-            ends.append((call, end))
+            names = ("input_tokens", "output_tokens", "cached_tokens")
+            end = {"state": "settled", "cost": to_picodollars(each.usage.cost)}
+            end |= {name: getattr(each.usage, name) for name in names}
+            ends.append((call, end | {"error_code": each.error_code, "seconds": each.seconds}))
     _end(connection, ends)
     return len(ends)
 

@@ -1,11 +1,12 @@
 """Compare fits of the joint policy with the plain majority, on every kind of disaster.
 
     python benchmarks/labels_per_dollar/disasters.py [--quick] [--draws 20] [--kind WORD] [--labels 0]
+        [--rounds 300,600,1000]
 
-Every model is asked about the first 300, 600 or 1,000 items of a drawn table. People label none of these, or
-``--labels`` random ones. The fit then labels all items that people have not labelled. Points are the
-percentage of right labels minus that of the plain majority, and minus that of the vote
-weighted by true accuracies; the mean over draws [the worst draw]. Prints Markdown.
+Every model is asked about the first items of a drawn table, of 300, 600 or 1,000 by turns. People label none
+of these, or ``--labels`` random ones. The fit then labels all items that people have not labelled. Points are
+the percentage of right labels minus that of the plain majority, and minus that of the vote weighted by true
+accuracies; the mean over draws [the worst draw]. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Outcome:
     weighted: float
 
 
-def outcome(kind: Kind, seed: int, labels: int = 0) -> Outcome:
+def outcome(kind: Kind, seed: int, labels: int = 0, of: Sequence[int] = ROUNDS) -> Outcome:
     """Draw a table, fit it with some human labels, and label its other items."""
     votes = drawn(kind, seed).table
-    rounds, asked = list(casts(votes)), ROUNDS[seed % len(ROUNDS)]
+    rounds, asked = list(casts(votes)), of[seed % len(of)]
     known = np.sort(np.random.default_rng([seed, 1]).permutation(asked)[:labels])
     taught = [(rounds[item], votes.labels[votes.truth[item]]) for item in known]
     fit = fitted(rounds[:asked], taught, dict(votes.prices), votes.labels)
@@ -82,15 +83,15 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the seed of the first draw")
     parser.add_argument("--labels", type=int, default=0, help="how many random items people label")
+    parser.add_argument("--rounds", default=",".join(map(str, ROUNDS)), help="how many items are asked about")
     parser.add_argument("--kind", default="", help="only kinds whose name contains this")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK_DRAWS} draws of each kind")
     options = parser.parse_args()
     kinds = [kind for kind in KINDS if options.kind in kind.name]
     draws = _QUICK_DRAWS if options.quick else options.draws
-    jobs = [
-        (kind, seed, options.labels) for kind in kinds for seed in range(options.first, options.first + draws)
-    ]
+    seeds, of = range(options.first, options.first + draws), [*map(int, options.rounds.split(","))]
+    jobs = [(kind, seed, options.labels, of) for kind in kinds for seed in seeds]
     with ProcessPoolExecutor(options.processes) as pool:
         outcomes = list(pool.map(outcome, *zip(*jobs, strict=True)))
     lines = [_line(kind.name, [o for o in outcomes if o.kind == kind.name]) for kind in kinds]

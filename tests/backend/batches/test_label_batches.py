@@ -362,7 +362,7 @@ def test_while_a_task_waits_for_a_batch_no_other_model_is_asked_about_it_at_once
             green = select(lines.c.key).where(lines.c.model == "green")
             connection.execute(delete(claims).where(claims.c.key.in_(green)))
             connection.execute(delete(lines).where(lines.c.model == "green"))
-        assert label(folder, batch=False).labelling.waiting == 1
+        assert label(folder, batch=False).counts.waiting == 1
         assert not server.at_once
 
 

@@ -287,7 +287,7 @@ def test_an_answer_that_cannot_be_booked_is_a_missing_vote_and_its_money_stays_r
         connection.execute(text("INSERT INTO answers (key) VALUES ('a private letter')"))
 
     with monkeypatch.context() as context:
-        context.setattr(answers, "store_each", refuse)
+        context.setattr(answers, "_store_each", refuse)
         with pytest.raises(NotBookedError) as caught:
             asyncio.run(process.ask(1))
     assert "private" not in str(caught.value)

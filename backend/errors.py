@@ -310,10 +310,10 @@ class UnavailableError(ModelError):
     """The provider is down or unreachable, or its response is malformed."""
 
     code = "model_unavailable"
-    meaning = "the server was down or could not be reached"
+    meaning = "the server failed or could not be reached"
     cure = (
-        "check that its server runs and that api_base in camvo.yaml is its address; if it is a "
-        "public provider, look at its status page"
+        "look at the provider's status page; if the server is yours, check that it runs and that "
+        "api_base in camvo.yaml is its address"
     )
     retry = True
 

@@ -224,7 +224,7 @@ def test_a_vote_that_may_still_come_ends_with_3(folder: Folder) -> None:
     assert (
         "1 task is incomplete: it was decided without votes that may still come (blue 1)" in tally.summary()
     )
-    assert "because the server was down or could not be reached" in tally.summary()
+    assert "because the server failed or could not be reached" in tally.summary()
 
 
 def test_a_task_without_a_label_ends_with_1_under_the_code_of_the_failure(folder: Folder) -> None:

@@ -18,6 +18,7 @@ from scipy.special import expit
 from camvo.joint.lattice import Lattice
 from camvo.joint.two_coins import Explained, TwoCoins, coins_by, fit_two_coins
 from camvo.joint.votes import Rows, VoteRows, distinct
+from camvo.numerics.small import within
 from camvo.typing import Array
 
 _KINDS: Final = 3
@@ -256,7 +257,7 @@ def _fit_kinds(rows: Rows, counts: Array, labels: int, temper: Array) -> Kinds:
         shared = (temper @ on_decoy * drawn + 2.0) / (temper @ (cast - right) + 5.0)
         easiest = np.argsort(-accuracy.mean(axis=0), kind="stable")
         model = Kinds(
-            accuracy[:, easiest], _within(shared, 0.001, 0.999)[easiest], share[easiest], labels, temper
+            accuracy[:, easiest], within(shared, 0.001, 0.999)[easiest], share[easiest], labels, temper
         )
     return model
 
@@ -268,7 +269,7 @@ def _kind_accuracy(right: Array, cast: Array) -> Array:
     are too few to compare the arms' accuracies on rare kinds, and the fit often picks the wrong arm as best.
     """
     prior = _KIND_PRIOR_ROUNDS * _KIND_PRIOR_ACCURACY
-    alone = _within((right + prior) / (cast + _KIND_PRIOR_ROUNDS), _LOWEST, _HIGHEST)
+    alone = within((right + prior) / (cast + _KIND_PRIOR_ROUNDS), _LOWEST, _HIGHEST)
     odds, weight = np.log(alone) - np.log1p(-alone), np.maximum(cast * alone * (1.0 - alone), _LEAST_WEIGHT)
     # Each step makes the sums those of the weighted means over kinds, then over arms: it is linear in the
     # kinds' terms.
@@ -281,12 +282,7 @@ def _kind_accuracy(right: Array, cast: Array) -> Array:
         before, of_kind = of_kind, first + of_kind @ turn
     of_arm = arms - by_kind @ before
     pulled = (right + _PULL * expit(of_arm[:, None] + of_kind)) / (cast + _PULL)
-    return _within(pulled, _LOWEST, _HIGHEST)
-
-
-def _within(values: Array, lowest: float, highest: float) -> Array:
-    """NumPy's ``clip`` of small arrays, in a third of its time."""
-    return np.asarray(np.minimum(np.maximum(values, lowest), highest), dtype=np.float64)
+    return within(pulled, _LOWEST, _HIGHEST)
 
 
 def model_by(belief: Array, rows: Rows, counts: Array, labels: int, temper: Array) -> TwoCoins | Kinds:

@@ -13,6 +13,7 @@ from scipy.special import expit, log_ndtr, logit, ndtr, ndtri, softmax
 
 from camvo.joint.lattice import Lattice
 from camvo.joint.votes import Rows, agreement, closest_group, distinct, others_agree
+from camvo.numerics.small import within
 from camvo.typing import Array
 
 
@@ -329,19 +330,15 @@ def _accuracies(right: Array, wrong: Array, likeliest: _Likeliest) -> Array:
     """The accuracies of the arms, shape (K, 2), by the right and the wrong votes for each label."""
     both = right.sum(axis=1, keepdims=True), wrong.sum(axis=1, keepdims=True)
     mean = likeliest(*both, _COIN_PRIOR_ACCURACY, _COIN_PRIOR_ROUNDS)
-    odds = logit(_within_bounds(likeliest(right, wrong, mean, _LOOSE_PULL)))
+    odds = logit(within(likeliest(right, wrong, mean, _LOOSE_PULL), _COIN_LOWEST, _COIN_HIGHEST))
     pull = _COIN_PULL / (_COIN_SPREAD**2 + (odds[:, 1:] - odds[:, :1]) ** 2)
-    return _within_bounds(likeliest(right, wrong, mean, pull))
-
-
-def _within_bounds(accuracy: Array) -> Array:
-    return np.asarray(np.minimum(np.maximum(accuracy, _COIN_LOWEST), _COIN_HIGHEST))
+    return within(likeliest(right, wrong, mean, pull), _COIN_LOWEST, _COIN_HIGHEST)
 
 
 def _shares(rounds: Array) -> Array:
     """The shares of the labels, shape (2,), by the rounds of each."""
     share = (rounds + _SHARE_ROUNDS) / (rounds.sum() + 2.0 * _SHARE_ROUNDS)
-    share = np.minimum(np.maximum(share, _LEAST_SHARE), 1.0 - _LEAST_SHARE)
+    share = within(share, _LEAST_SHARE, 1.0 - _LEAST_SHARE)
     return np.asarray(share / share.sum())
 
 

@@ -29,6 +29,7 @@ from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.places import SpanFit
 from camvo.joint.votes_fit import VotesFit
+from camvo.numerics.small import within
 from camvo.stages.stages import Exploration, Stages
 from camvo.state.arm import EstimatorName, posterior
 from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
@@ -388,7 +389,7 @@ class Scoring:
         if smoothing > 0.0:
             lower = (likely * n + smoothing / 2.0) / (n + smoothing)
         correctness = (believed * n + 2.0 * (0.5 + 0.5 * guess)) / (n + 2.0)
-        return n, mu, lower, mu * np.minimum(np.maximum(q, 0.0), 1.0), correctness
+        return n, mu, lower, mu * within(q, 0.0, 1.0), correctness
 
 
 def estimate(

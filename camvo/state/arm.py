@@ -22,7 +22,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.special import expit, logit, psi, zeta
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.small import EPSILON
+from camvo.numerics.small import EPSILON, within
 from camvo.state.contribution import Change
 from camvo.typing import Array
 
@@ -187,7 +187,7 @@ def posterior(theta: Array, mu: Array, evidence: Sequence[Array]) -> Array:
     ``theta`` has shape (…, K), and ``evidence`` holds the three numbers of :meth:`BetaSums.evidence` for all
     arms. Est need not be monotonic in θ, because the two Beta densities may cross twice.
     """
-    inside = np.minimum(np.maximum(theta, EPSILON), 1.0 - EPSILON)
+    inside = within(theta, EPSILON, 1.0 - EPSILON)
     on_theta, on_complement, constant = evidence
     log_odds = np.log(inside) * on_theta
     log_odds += np.log1p(-inside) * on_complement

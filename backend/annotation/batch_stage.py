@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,22 +44,19 @@ class _StandingAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _KnownAnswers:
-    """Stored answers and lines, by key, and the answers whose price a round has counted already."""
+    """Stored answers and lines, by key."""
 
     answers: Mapping[str, StoredAnswer]
     lines: Mapping[str, BatchLine]
-    counted: Set[str] = frozenset()
 
     def __or__(self, others: _KnownAnswers) -> _KnownAnswers:
         """These answers and lines, and others."""
-        known, lines = {**self.answers, **others.answers}, {**self.lines, **others.lines}
-        return _KnownAnswers(known, lines, self.counted | others.counted)
+        return _KnownAnswers({**self.answers, **others.answers}, {**self.lines, **others.lines})
 
     @classmethod
     def read(cls, connection: Connection, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
-        found = answers.find_by_key(connection, keys)
-        return cls(found, Lines(connection).find(keys), answers.counted_among(connection, found))
+        return cls(answers.find_by_key(connection, keys), Lines(connection).find(keys))
 
     def again(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
@@ -107,10 +104,9 @@ class _KnownAnswers:
         self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]
     ) -> ModelReply:
         line = self.lines.get(stored.key)
-        counted = stored.key in self.counted
-        paid = line is not None and (line.project, line.task) == (project, task)
-        cost = line.usd if line is not None and paid and not counted else 0.0
-        earlier = 0.0 if cost or counted else stored.paid_by(project, task)
+        ours = line is not None and (line.project, line.task) == (project, task) and not stored.counted
+        cost = line.usd if line is not None and ours else 0.0
+        earlier = 0.0 if cost else stored.paid_by(project, task)
         votes = votes_in(stored.content, questions)
         if not votes:
             code = unusable_code(stored.content, cut_off=stored.cut_off)

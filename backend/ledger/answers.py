@@ -48,9 +48,15 @@ _table, _links = tables.answers, tables.answer_tasks
 
 _KEYS_PER_QUERY = 500
 _NOT_READ = ("created_at",)
-_FIND = select(*(column for column in _table.c if column.name not in _NOT_READ)).where(
-    _table.c.key.in_(bindparam("keys", expanding=True))
+_COUNTED = exists().where(
+    tables.rounds.c.project == _table.c.project,
+    tables.rounds.c.task == _table.c.task,
+    tables.rounds.c.created_at >= _table.c.created_at,
+    tables.rounds.c.carried_from.is_(None),
 )
+_FIND = select(
+    *(column for column in _table.c if column.name not in _NOT_READ), _COUNTED.label("counted")
+).where(_table.c.key.in_(bindparam("keys", expanding=True)))
 _BUYER = select(_table.c.project, _table.c.task).where(
     _table.c.key == bindparam("of"), _table.c.project.is_not(None)
 )
@@ -76,6 +82,8 @@ class StoredAnswer:
         cut_off: whether ``max_tokens`` cut it off.
         project: the project that paid for it; ``None`` if that has been deleted.
         task: the task that it was bought for.
+        counted: whether a round has counted its price already: the task that paid has got one since, maybe
+            in another epoch whose prompt was the same.
     """
 
     key: str
@@ -90,32 +98,12 @@ class StoredAnswer:
     cut_off: bool = False
     project: str | None = None
     task: int | None = None
+    counted: bool = False
 
     def paid_by(self, project: str, task: int) -> float:
-        """What a task has paid for it, in $; 0 if another one did."""
-        return self.cost if (self.project, self.task) == (project, task) else 0.0
-
-
-_COUNTED = (
-    select(_table.c.key)
-    .where(_table.c.key.in_(bindparam("keys", expanding=True)))
-    .where(
-        exists().where(
-            tables.rounds.c.project == _table.c.project,
-            tables.rounds.c.task == _table.c.task,
-            tables.rounds.c.created_at >= _table.c.created_at,
-            tables.rounds.c.carried_from.is_(None),
-        )
-    )
-)
-
-
-def counted_among(connection: Connection, keys: Collection[str]) -> set[str]:
-    """Return those of the stored answers, at most some hundred, whose price a round has counted already.
-
-    The task that paid has got a round since, maybe in another epoch whose prompt was the same.
-    """
-    return set(connection.scalars(_COUNTED, {"keys": list(keys)})) if keys else set()
+        """What a task has paid for it, in $, and no round has counted; 0 if another task paid."""
+        paid = (self.project, self.task) == (project, task) and not self.counted
+        return self.cost if paid else 0.0
 
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:

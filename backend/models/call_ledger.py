@@ -272,13 +272,12 @@ class CallLedger:
         key = wanted.key
         if stored is not None:
             _record_use(connection, key, wanted)
-            paid = stored.paid_by(wanted.project, wanted.task)
             return _ClaimResult(
                 PaidAnswer(
                     stored.content,
                     0.0,
                     stored=True,
-                    earlier=0.0 if paid and answers.counted_among(connection, [key]) else paid,
+                    earlier=stored.paid_by(wanted.project, wanted.task),
                     confidences=stored.confidences,
                     version=stored.version,
                     cut_off=stored.cut_off,

@@ -342,7 +342,7 @@ def _find_each(connection: Connection, members: Sequence[Member]) -> list[PaidAn
     """Return each member's stored answer, or ``None``, and record that its task uses it."""
     found = answers.find_by_key(connection, [member.key for member in members])
     users = [(member.query.project, member.query.task) for member in members if member.key in found]
-    deleted, counted = projects.deleted_among(connection, users), answers.counted_among(connection, found)
+    deleted = projects.deleted_among(connection, users)
     paid: list[PaidAnswer | None] = []
     for member in members:
         if (stored := found.get(member.key)) is None:
@@ -352,6 +352,6 @@ def _find_each(connection: Connection, members: Sequence[Member]) -> list[PaidAn
         if user not in deleted:
             answers.link_task(connection, member.key, *user)
         content = stored.content if stored.content and member.usable(stored.content) else ""
-        earlier = 0.0 if member.key in counted else stored.paid_by(*user)
+        earlier = stored.paid_by(*user)
         paid.append(PaidAnswer(content, 0.0, stored=True, earlier=earlier, version=stored.version))
     return paid

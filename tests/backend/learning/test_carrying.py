@@ -288,9 +288,7 @@ def test_the_label_of_a_deleted_blind_task_still_counts_as_wrong_under_other_lab
 
 
 @pytest.mark.parametrize("gone", ["Glad", "Sad", "Odd"])
-def test_a_cohort_stays_closed_whichever_of_its_tasks_is_asked_about_again(
-    tmp_path: Path, gone: str
-) -> None:
+def test_a_cohort_stays_closed_whichever_of_its_tasks_is_asked_about_again(tmp_path: Path, gone: str) -> None:
     migrated.sqlite(tmp_path / "ledger.sqlite")
     with blind_project(tmp_path) as project:
         before, after = queues(project, {"Glad": "Glad", "Sad": "Sad", "Odd": "Odd"} | {gone: None})

@@ -505,7 +505,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class LostCalls:
-    """Calls that ended with their process: what such calls usually cost, and the most that they may cost."""
+    """Calls whose answers are lost: what such calls usually cost, and the most that they may cost."""
 
     calls: int
     usd: float

@@ -47,7 +47,7 @@ def of_one_worth(labels: int, items: int, window: int) -> Trace:
 @pytest.mark.parametrize("labels", [2, 5])
 @pytest.mark.parametrize(
     "equal",
-    [{"default": 15.0}, {"Fraud": 15, "default": 15}, {"Fraud": 15.0}, dict.fromkeys(LABELS[5], 15.0)],
+    [{"default": 15.0}, {"Fraud": 15, "default": 15}, dict.fromkeys(LABELS[5], 15.0)],
 )
 def test_one_worth_for_all_labels_gives_exactly_the_same(labels, equal):
     today = of_one_worth(labels, 64, 16)
@@ -154,7 +154,7 @@ def test_worth_by_label_counts_in_that_of_all_others():
     policy = Joint(worth={"Fraud": 50, "default": 20})
     assert policy.worth_in_askings({"a": 1.0}) == 20.0
     assert policy.losses(("Fine", "Fraud")) == (("Fine", 1.0), ("Fraud", 2.5))
-    assert Joint(worth={"Fraud": 45}).losses(("Fine", "Fraud")) == (("Fine", 1.0), ("Fraud", 3.0))
+    assert Joint(worth={"Fraud": 30}).losses(("Fine", "Fraud")) == (("Fine", 1.0), ("Fraud", 3.0))
     assert policy.losses(("Fine", "Spam")) == ()
 
 

@@ -107,12 +107,12 @@ _MANY_ROUNDS = 100
 def _rival_alert(control: str, votes: VotesReport) -> Alert:
     """Some models read the tasks otherwise than the others; or perhaps, while few rounds show it."""
     those, few = ", ".join(votes.rival_reading), votes.rival_rounds < _MANY_ROUNDS
-    found = (
-        f"{those} may read the tasks otherwise than the other models. {votes.rival_rounds} tasks that asked"
-        " every model do not show yet who is right"
-        if few
-        else f"{those} read the tasks otherwise than the other models, and votes alone do not show who is right"
-    )
+    if few:
+        found = f"{those} may read the tasks otherwise than the other models. {votes.rival_rounds} tasks that"
+        found += " asked every model do not show yet who is right"
+    else:
+        found = f"{those} read the tasks otherwise than the other models, and votes alone do not show who is"
+        found += " right"
     return Alert(
         "rival_readings",
         f"{control}: {found}, so all models count alike",

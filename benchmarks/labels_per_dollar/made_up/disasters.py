@@ -133,7 +133,7 @@ def _wide(models: int, labels: int, rng: np.random.Generator, n: int) -> MadeUp:
 def _unlike(labels: int, rng: np.random.Generator, n: int) -> MadeUp:
     """Nothing is wrong: models of very different accuracy, the cheapest at chance, err independently."""
     truth = drawn_truth(rng, n, labels)
-    votes = voted(rng, truth, (0.92, 0.86, 0.78, 0.65, 1.0 / labels), labels)
+    votes = voted(rng, truth, (0.92, 0.86, 0.78, 0.65, 1.0 / labels), labels, shared=0.0)
     return _made_up(rng, votes, truth, labels)
 
 

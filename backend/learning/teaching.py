@@ -260,6 +260,8 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
     for round_ in of_task:
         later = further.get(round_.id, ())
         human = human_label(connection, round_.key, round_.plan)
+        if round_.audit:  # of a pruned one too: a certificate may rest on what was said
+            record_blind_answer(connection, round_, round_.id)
         if round_.pruned:
             if human != round_.human:
                 _refuse_feedback(connection, round_, human)
@@ -269,8 +271,6 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             rounds.set_votes_confirmed(connection, round_, _confirmed(round_, human))
             confirm = partial(confirmation, human=human, plan=round_.plan)
             Recounts(connection, project).record_answer(task, round_.id, confirm)
-        if round_.audit:
-            record_blind_answer(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
         # Further votes were asked for because of a label or of votes, so they teach with a human label only.
         teaching = {vote.model for vote in later if by == "human" and vote.model in round_.plan["arms"]}

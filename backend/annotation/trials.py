@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 import structlog
@@ -54,7 +55,8 @@ class TriedTask:
         labels: question → the plain vote of the models.
         failures: arm → the code of the reason why it gave no vote.
         paid: what was paid for it now, in $.
-        usd: what its answers cost when they were bought, in $.
+        prices: arm → what it costs to ask it once, in $, by the tokens of its answers: at the full price,
+            also if they came in a batch or a provider's cache was read. Arms without an answer are absent.
     """
 
     questions: Mapping[str, JobQuestion]
@@ -62,7 +64,7 @@ class TriedTask:
     labels: Mapping[str, str]
     failures: Mapping[str, str]
     paid: float
-    usd: float
+    prices: Mapping[str, float]
 
 
 class Trials:
@@ -106,13 +108,14 @@ class Trials:
         votes: dict[str, dict[str, str]] = {}
         labels: dict[str, str] = {}
         failures: dict[str, str] = {}
-        paid, keys = 0.0, list[str]()
+        paid, keys = 0.0, dict[str, list[list[str]]]()
         while names := questions_to_ask([each.config for each in visible], labels) - votes.keys():
             asked = [question for question in visible if question.name in names]
             prompt = await self._questions.prompt(job, asked, alone=True)
             replies = await self._replies(job, prompt)
             paid += sum(reply.cost for reply in replies.values())
-            keys += [key for arm in replies for key in self._keys(arm, prompt)]
+            for arm in replies:
+                keys.setdefault(arm, []).append(self._keys(arm, prompt))
             failures |= {arm: reply.failure for arm, reply in replies.items() if reply.failure is not None}
             for question in asked:
                 cast = {
@@ -123,13 +126,26 @@ class Trials:
                 votes[question.name] = cast
                 if cast:
                     labels[question.name] = _plain_vote(question, cast)
-        usd = sum(answer.cost for answer in (await self._stored(keys)).values())
         questions = {question.name: question for question in visible if question.name in votes}
-        return TriedTask(questions, votes, labels, failures, paid, usd)
+        return TriedTask(questions, votes, labels, failures, paid, await self._full_prices(keys))
 
     def _keys(self, arm: str, prompt: TaskPrompt) -> list[str]:
         fingerprint = self._pool[arm].model.fingerprint(prompt.for_model(arm), prompt.schema)
         return [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
+
+    async def _full_prices(self, keys: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, float]:
+        """What it costs to ask each arm once: a price for each of its prompts, from all attempts at it."""
+        found = await self._stored([key for prompts in keys.values() for each in prompts for key in each])
+        prices: dict[str, float] = {}
+        for arm, prompts in keys.items():
+            price = self._pool[arm].model.prices.cost
+            costs = [
+                [price(found[key].input_tokens, found[key].output_tokens) for key in each if key in found]
+                for each in prompts
+            ]
+            if all(costs):
+                prices[arm] = sum(map(fmean, costs))
+        return prices
 
     async def _stored(self, keys: Sequence[str]) -> dict[str, answers.StoredAnswer]:
         return await self._access.read_once(lambda connection: answers.find_by_key(connection, keys))

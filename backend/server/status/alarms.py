@@ -22,6 +22,7 @@ from backend.server.status.report import (
     ProjectReport,
     QuestionReport,
     ServerReport,
+    VotesReport,
 )
 from backend.server.status.work import commands_of
 from camvo.errors import CamvoError
@@ -69,16 +70,7 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
             )
         ]
     if votes is not None and votes.rival_reading:
-        return [
-            Alert(
-                "rival_readings",
-                f"{question.control}: {', '.join(votes.rival_reading)} read the tasks otherwise than the"
-                " other models, and votes alone do not show who is right, so all models count alike",
-                "label the 20 tasks with the lowest scores by hand (camvo review): on most of them the two"
-                " readings differ",
-                subject=question.control,
-            )
-        ]
+        return [_rival_alert(question.control, votes)]
     if votes is not None and votes.people_say:
         said = ", ".join(
             f'"{people}" where the models say "{label}"' for label, people in votes.people_say.items()
@@ -106,6 +98,29 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
         )
         for family in votes.families
     ]
+
+
+_MANY_ROUNDS = 100
+"""Everyone-rounds from which on a rival reading is seldom a matter of chance."""
+
+
+def _rival_alert(control: str, votes: VotesReport) -> Alert:
+    """Some models read the tasks otherwise than the others; or perhaps, while few rounds show it."""
+    those, few = ", ".join(votes.rival_reading), votes.rival_rounds < _MANY_ROUNDS
+    if few:
+        found = f"{those} may read the tasks otherwise than the other models. {votes.rival_rounds} tasks that"
+        found += " asked every model do not show yet who is right"
+    else:
+        found = f"{those} read the tasks otherwise than the other models, and votes alone do not show who is"
+        found += " right"
+    return Alert(
+        "rival_readings",
+        f"{control}: {found}, so all models count alike",
+        "label the 20 tasks with the lowest scores by hand (camvo review): on most of them the two readings"
+        " differ" + (". Or predict more tasks, which mostly decides it" if few else ""),
+        level="note" if few else "alarm",
+        subject=control,
+    )
 
 
 def _constant_alerts(question: QuestionReport) -> list[Alert]:

@@ -19,8 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
-from scipy.stats import false_discovery_control, norm, t, ttest_1samp
+from scipy.special import betaincinv, log_ndtr, ndtri, stdtr, stdtrit
 
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import TIE
@@ -123,7 +122,7 @@ def _jackknifed(rows: Array, measure: Callable[[Array], Array]) -> Agreement | N
     without = measure(total - rows)
     without = np.where(np.isnan(without), value, without)
     error = float(np.sqrt((count - 1) / count * ((without - without.mean()) ** 2).sum()))
-    reach = float(t.ppf((1.0 + _LEVEL) / 2.0, count - 1)) * error
+    reach = float(stdtrit(count - 1, (1.0 + _LEVEL) / 2.0)) * error
     return Agreement(float(value), max(float(value) - reach, -1.0), min(float(value) + reach, 1.0), count)
 
 
@@ -190,15 +189,27 @@ def alt_test(
         leads = np.array([_lead(people, person, task, votes[task]) for task in tasks])
         worse = (leads <= 0.0).astype(np.float64) - (leads >= 0.0)
         if np.ptp(worse) > 0.0:
-            chances.append(float(ttest_1samp(worse, epsilon, alternative="less").pvalue))
+            t = (worse.mean() - epsilon) / (worse.std(ddof=1) / math.sqrt(len(worse)))
+            chances.append(float(stdtr(len(worse) - 1, t)))
         else:  # without any variance there is no t: the difference is what it is
             chances.append(float(worse[0] >= epsilon))
         advantages.append(float((leads >= 0.0).mean()))
         compared |= set(tasks)
     if not chances:
         return None
-    won = float((false_discovery_control(chances, method="by") <= _FALSE_DISCOVERIES).mean())
+    won = float((_false_discoveries(chances) <= _FALSE_DISCOVERIES).mean())
     return AltTest(won, float(np.mean(advantages)), len(chances), len(compared), won >= _WINS)
+
+
+def _false_discoveries(chances: Sequence[float]) -> Array:
+    """The false discovery rate at which each hypothesis is rejected, after Benjamini and Yekutieli (2001)."""
+    count = len(chances)
+    ranks = np.arange(1, count + 1)
+    order = np.argsort(chances)[::-1]
+    raised = np.array(chances)[order] * (count / ranks[::-1]) * (1.0 / ranks).sum()
+    adjusted = np.empty(count)
+    adjusted[order] = np.minimum(np.minimum.accumulate(raised), 1.0)
+    return adjusted
 
 
 def _lead(people: Mapping[str, Mapping[int, str]], person: str, task: int, vote: str) -> float:
@@ -303,7 +314,7 @@ def anchoring(labels: Sequence[Suggested]) -> Anchoring | None:
     p = ((n1**2 * b - n0**2 * a + n1 * n0 * (n0 - n1) / 2.0) / whole**2).sum()
     q = ((a * (n0 - b) + b * (n1 - a)) / (2.0 * whole)).sum()
     error = math.sqrt(max(float(more * p + q), 1e-12)) / weight
-    reach = float(norm.ppf((1.0 + _LEVEL) / 2.0)) * error
+    reach = float(ndtri((1.0 + _LEVEL) / 2.0)) * error
     low, high = max(more - reach, -1.0), min(more + reach, 1.0)
     return Anchoring(more, low, high, shown, blind, _at_every_look(more, error, weight))
 
@@ -312,7 +323,7 @@ def _at_every_look(more: float, error: float, weight: float) -> bool:
     """Whether a mixture of a likely difference and all positive ones is 1/α times as likely as none."""
     z, ratio, expected = more / error, 4.0 * weight / _EARLY, _EXPECTED / error
     part = ratio / (1.0 + ratio)
-    half_normal = norm.logcdf(z * math.sqrt(part)) + z * z * part / 2.0 - math.log1p(ratio) / 2.0
+    half_normal = log_ndtr(z * math.sqrt(part)) + z * z * part / 2.0 - math.log1p(ratio) / 2.0
     log_ratio = np.logaddexp(
         math.log(_LIKELY) + z * expected - expected**2 / 2.0, math.log(2.0 * (1.0 - _LIKELY)) + half_normal
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.question import questions_to_ask, visible_answers
 from backend.server.status.promises import covered_rounds
+from camvo.errors import CamvoError
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,13 @@ class Acceptance:
             ]
             if fit:
                 self._note(fit)
-                self.client.accept_predictions(self.project, fit, self.model_version)
+                try:
+                    self.client.accept_predictions(self.project, fit, self.model_version)
+                except CamvoError:
+                    # Else what people say of tasks that were not accepted would pass for a machine's label.
+                    with suppress(CamvoError):
+                        self._note_annotations(fit)
+                    raise
                 done += self._note_annotations(fit)
         return done
 
@@ -253,7 +261,17 @@ def undo_accepted(
 def _standing(record: Accepted, task: Mapping[str, Any] | None) -> tuple[str, int | None]:
     """The state of an accepted annotation, and its number if it still exists."""
     for annotation in task["annotations"] if task is not None else ():
-        if annotation["id"] == record.annotation_id:
+        if annotation["id"] == record.annotation_id or _is_made_of(annotation, record, task or {}):
             touched = annotation.get("lead_time") is not None or annotation.get("ground_truth")
             return ("kept" if touched else "deleted"), annotation["id"]
     return "gone", None
+
+
+def _is_made_of(annotation: Mapping[str, Any], record: Accepted, task: Mapping[str, Any]) -> bool:
+    """Whether Label Studio made an annotation in a run that ended before it could be noted."""
+    accepted = {stored["id"] for stored in task["predictions"] if _has_score(stored, record.score)}
+    return record.annotation_id is None and annotation.get("parent_prediction") in accepted
+
+
+def _has_score(stored: Mapping[str, Any], score: float) -> bool:
+    return stored["score"] is not None and abs(stored["score"] - score) <= _SAME

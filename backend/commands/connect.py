@@ -16,9 +16,8 @@ from typing import Any
 from backend.commands.check import config_facts
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Fact
-from backend.commands.shared.tabs import OVERVIEW_TITLE, Tabs
 from backend.errors import BackendError, LabelStudioError
-from backend.label_studio.client import Client
+from backend.label_studio.client import OVERVIEW_TAB, Client, Tabs
 from backend.label_studio.payloads import project_instructions
 from backend.models import Pool
 from backend.models.model import count_text
@@ -520,7 +519,7 @@ class ProjectConnection:
         address, added = Tabs(self.client, self.wanted.project).ensure_overview(
             first=self.wanted.review_queue
         )
-        report(Fact("tab", f"{OVERVIEW_TITLE!r} {'added' if added else 'is there'}: {address}"))
+        report(Fact("tab", f"{OVERVIEW_TAB!r} {'added' if added else 'is there'}: {address}"))
         _all_hold(self.prove_useful(settings.audit), report)
         return changed or added
 

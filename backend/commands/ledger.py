@@ -6,7 +6,7 @@ import gzip
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,9 +22,11 @@ from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError, LedgerError
 from backend.learning import actions
 from backend.learning.actions import AffectedLabels
+from backend.learning.projects import project_settings
+from backend.learning.teaching import correct_rewards
 from backend.ledger import Ledger, projects
 from backend.ledger.database.statements import portions
-from backend.ledger.human_annotations import Withdrawal
+from backend.ledger.human_annotations import Annotations, Withdrawal
 from backend.settings import Environment, Settings
 from backend.upkeep import Pruned
 
@@ -109,9 +111,21 @@ def _withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance:
         for portion in portions(tasks, _TASKS_PER_TRANSACTION):
             began = time.monotonic()
             with ledger.write() as connection:
-                corrected += actions.apply_withdrawals(connection, project, portion, loaded, time.time())
+                corrected += _apply_withdrawals(connection, project, portion, loaded, time.time())
             advance(len(portion))
             time.sleep(time.monotonic() - began)
+    return corrected
+
+
+def _apply_withdrawals(
+    connection: Connection, project: str, tasks: Sequence[int], settings: Settings, now: float
+) -> int:
+    """Make the annotations and rewards of tasks agree with the stored withdrawals; safe to repeat."""
+    own_settings, _ = project_settings(projects.get(connection, project), settings)
+    corrected = 0
+    for task in tasks:
+        Annotations(connection, project).apply_withdrawals(task)
+        corrected += correct_rewards(connection, project, task, own_settings, now)
     return corrected
 
 

@@ -294,8 +294,8 @@ def review(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.review import show_disputed, show_review_list  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.shared import tabs  # noqa: PLC0415 - keeps the help fast
     from backend.label_studio import payloads as webhooks  # noqa: PLC0415
+    from backend.label_studio.client import BLIND_TAB, NEXT_TAB, Tabs  # noqa: PLC0415 - keeps the help fast
 
     environment, console = environment_with(config), Console()
     if disputed:
@@ -308,11 +308,11 @@ def review(  # noqa: PLR0917 - a command's options
     client = addresses.label_studio_client(label_studio, environment)
     key = webhooks.project_key(client.project(project))
     suggestions = show_review_list(console, environment, key, limit, as_json=as_json)
-    shown, notes = tabs.Tabs(client, project), Console(stderr=as_json)
+    shown, notes = Tabs(client, project), Console(stderr=as_json)
     if (blind := shown.show_blind(suggestions.blind_next)) is not None:
-        say(notes, f"Tab {tabs.BLIND_TITLE!r}: {blind}")
+        say(notes, f"Tab {BLIND_TAB!r}: {blind}")
     address = shown.show([suggested.task for suggested in suggestions.tasks])
-    say(notes, f"Tab {tabs.TITLE!r}: {address}")
+    say(notes, f"Tab {NEXT_TAB!r}: {address}")
 
 
 @app.command()

@@ -18,12 +18,11 @@ from rich.table import Table
 from sqlalchemy import Connection
 
 from backend import settings
-from backend.commands.shared import tabs
 from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError
 from backend.label_studio import payloads
-from backend.label_studio.client import Client
+from backend.label_studio.client import DISPUTED_TAB, Client, Tabs
 from backend.learning.annotators import AnsweredQuestion, answered_questions
 from backend.learning.projects import closed_controls, project_settings
 from backend.learning.states import States
@@ -440,8 +439,8 @@ def show_disputed(
     _print(console, tasks, as_json=as_json)
     if client is not None:
         unique = list(dict.fromkeys(disputed.task for disputed in tasks))
-        address = tabs.Tabs(client, number).show(unique, tabs.DISPUTED_TITLE)
-        line = f"Tab {tabs.DISPUTED_TITLE!r}: {address}"
+        address = Tabs(client, number).show(unique, DISPUTED_TAB)
+        line = f"Tab {DISPUTED_TAB!r}: {address}"
         say(Console(stderr=as_json), line)
 
 

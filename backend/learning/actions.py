@@ -17,7 +17,6 @@ from backend.label_studio.predictions import annotations_in
 from backend.learning import teaching
 from backend.learning.examples import label_texts
 from backend.learning.projects import project_settings, remember_project
-from backend.learning.teaching import correct_rewards
 from backend.ledger import LedgerAccess, deletions, human_annotations, projects
 from backend.ledger.human_annotations import Annotation, Annotations, Withdrawal, is_withdrawn
 from backend.ledger.learning_data import ExampleTexts
@@ -372,29 +371,6 @@ def bounded(connection: Connection, withdrawal: Withdrawal) -> Withdrawal:
     """The withdrawal, limited to the annotations that were made up to now."""
     updates = [annotation.updated_at for annotation in _in_scope(connection, withdrawal)]
     return withdrawal.up_to(updates)
-
-
-def apply_withdrawals(
-    connection: Connection, project: str, tasks: Sequence[int], settings: Settings, now: float
-) -> int:
-    """Make the annotations and rewards of tasks agree with the stored withdrawals; safe to repeat.
-
-    Args:
-        connection: a write transaction.
-        project: the project's key.
-        tasks: the tasks' numbers.
-        settings: the server's settings.
-        now: unix seconds.
-
-    Returns:
-        How many rounds are now taught by another label, or by somebody else.
-    """
-    own_settings, _ = project_settings(projects.get(connection, project), settings)
-    corrected = 0
-    for task in tasks:
-        Annotations(connection, project).apply_withdrawals(task)
-        corrected += correct_rewards(connection, project, task, own_settings, now)
-    return corrected
 
 
 def _in_scope(connection: Connection, withdrawal: Withdrawal) -> list[Annotation]:

@@ -394,22 +394,6 @@ def question_of(scheme: Scheme | None) -> ConfigQuestion | None:
     return next((question for question in questions if question.name == scheme.control), None)
 
 
-def open_labels(connection: Connection, project: str, config: LabelConfig) -> dict[str, OpenLabels]:
-    """The labels of a label config of which nobody has said what becomes of them, by question.
-
-    Whether instructions or embedder have changed too is not looked at: nothing is changed here.
-    """
-    schemes = Schemes(connection, project).latest()
-    before = {name: old for name, scheme in schemes.items() if (old := question_of(scheme)) is not None}
-    known = {(scheme.control, scheme.label_config) for scheme in Schemes(connection, project).all()}
-    found = read_change(before, config).open
-    return {
-        name: labels
-        for name, labels in found.items()
-        if (name, config.xml) not in known or schemes[name].labels
-    }
-
-
 def carryings(found: Transition, project: str, settings: Settings) -> list[Carrying]:
     """What carries a project's rounds over, of each question those of earlier instructions too."""
     made, beside = list[Carrying](), list[Carrying]()

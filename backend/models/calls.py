@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from backend.errors import StoppingError, Usage
 from backend.questions.prompts.confidences import AnswerToken
-from backend.settings import ModelSettings
 
 
 class CallGate:
@@ -63,7 +62,6 @@ def stopping() -> StoppingError:
     return StoppingError("the server stops and asks no further model", fix="ask again when it has started")
 
 
-_BYTES_PER_TOKEN = 64
 _LONGEST_VERSION = 100
 
 
@@ -217,15 +215,6 @@ def _version(response: Any) -> str | None:
 def _token_count(value: object) -> int:
     """Return a positive integer as it is, and 0 for anything else that a provider may send."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def longest_answer(settings: ModelSettings) -> int:
-    """Return the largest number of bytes that an answer of ``max_tokens`` tokens may have.
-
-    An average token has 4 bytes and few have more than 16. A longer text is not an answer to a question, and
-    reading, storing and parsing it would cost more than the call.
-    """
-    return _BYTES_PER_TOKEN * settings.max_tokens
 
 
 _PROVIDERS: Final = ("hosted_vllm", "openai")

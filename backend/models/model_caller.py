@@ -28,14 +28,7 @@ from backend.errors import (
 from backend.models import model as litellm_info
 from backend.models.batches import adapters
 from backend.models.batches.provider import BatchProvider
-from backend.models.calls import (
-    CallGate,
-    ModelAnswer,
-    ProviderResponse,
-    longest_answer,
-    read_response,
-    stopping,
-)
+from backend.models.calls import CallGate, ModelAnswer, ProviderResponse, read_response, stopping
 from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
 from backend.models.model import Model, TokenPrices, Used
 from backend.models.rates import answers
@@ -47,6 +40,8 @@ from backend.questions.question import TaskQuestion
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from backend.telemetry.tracing import traced
+
+_BYTES_PER_TOKEN = 64
 
 _LONG_HOLD = 10.0
 """A provider that asks to wait longer than these seconds is logged."""
@@ -478,7 +473,7 @@ def _response_error(response: ProviderResponse, settings: ModelSettings, usage: 
     where = f"model {settings.name}"
     if response.refused or response.finish_reason == "content_filter":
         return RefusedError("refused", where=where, usage=usage)
-    if len(response.content.encode("utf-8", "replace")) > longest_answer(settings):
+    if len(response.content.encode("utf-8", "replace")) > _longest_answer(settings):
         message = f"gave an answer far longer than its {settings.max_tokens} tokens allow"
         fix = "check what answers at its address; set max_tokens higher if the answer is right"
         return BadAnswerError(message, where=where, fix=fix, usage=usage)
@@ -499,9 +494,18 @@ def _is_about_schema(error: Exception, failure: ModelError, request: Mapping[str
 def _tokens_of(content: str, settings: ModelSettings) -> int:
     """Return the tokens of an answer whose provider reports none, ``max_tokens`` at most."""
     most = settings.max_tokens
-    if not content or len(content) > longest_answer(settings):
+    if not content or len(content) > _longest_answer(settings):
         return most if content else 0
     return min(litellm_info.count_tokens((content,)), most)
+
+
+def _longest_answer(settings: ModelSettings) -> int:
+    """Return the largest number of bytes that an answer of ``max_tokens`` tokens may have.
+
+    An average token has 4 bytes and few have more than 16. A longer text is not an answer to a question, and
+    reading, storing and parsing it would cost more than the call.
+    """
+    return _BYTES_PER_TOKEN * settings.max_tokens
 
 
 def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,9 +26,7 @@ from camvo.policies.policy import (
     FitData,
     JointFitData,
     Observation,
-    OrderedFitData,
     Plan,
-    SpanFitData,
     fitted,
 )
 from camvo.stages.span_stages import SpanStages, span_shadow_price
@@ -39,9 +37,10 @@ from camvo.stages.stages import (
     cheapest_first,
     next_arms,
     on_question,
-    shares_of_waits,
     uniform_draw,
 )
+from camvo.state.contribution import LatestRounds
+from camvo.state.exploration import PatternCounts
 from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
@@ -136,6 +135,68 @@ def _usual(worth: float | ByLabel) -> float:
     if isinstance(worth, ByLabel):
         return worth.get(DEFAULT, WORTH)
     return worth
+
+
+@dataclass(frozen=True, slots=True)
+class _OrderedFitData:
+    """The data for a fit of the model of votes on ordered labels.
+
+    Attributes:
+        evidence: the vote patterns of past rounds.
+        latest: the latest rounds that are kept whole, those with a human label.
+        vote: the scale and the error.
+        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+        losses: what missing each label loses; empty if all labels are worth the same.
+    """
+
+    evidence: PatternCounts
+    latest: LatestRounds
+    vote: OrderedVote
+    prices: tuple[tuple[str, float], ...]
+    losses: LabelLosses = NO_LOSSES
+
+    @property
+    def basis(self) -> Hashable:
+        """The rounds."""
+        return self.evidence, self.latest
+
+    @property
+    def kind(self) -> Hashable:
+        """The scale with its error and losses, the arms, and whether there are human labels."""
+        return self.vote, self.losses, frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
+
+    def compute(self) -> Fit:
+        """Fit the model of votes."""
+        return Fit(OrderedFit.fit(self.evidence, self.latest, self.vote, dict(self.prices), self.losses))
+
+
+@dataclass(frozen=True, slots=True)
+class _SpanFitData:
+    """The data for a fit of the model of marks where votes are spans.
+
+    Attributes:
+        evidence: the places and the vote patterns of past rounds.
+        latest: the latest rounds that are kept whole, those with a human label.
+        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
+    """
+
+    evidence: PatternCounts
+    latest: LatestRounds
+    prices: tuple[tuple[str, float], ...]
+
+    @property
+    def basis(self) -> Hashable:
+        """The rounds."""
+        return self.evidence, self.latest
+
+    @property
+    def kind(self) -> Hashable:
+        """The arms, and whether there are human labels."""
+        return "spans", frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
+
+    def compute(self) -> Fit:
+        """Fit the model of marks."""
+        return Fit(SpanFit.fit(self.evidence, self.latest, dict(self.prices)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,9 +341,9 @@ class Joint(Ensemble, JointParameters):
         prices = tuple([(arm, 0.0 if few else share / worth) for arm, share in by_name])
         models = tuple([(arm, price) for arm, price in prices if arm != STUDENT])
         if isinstance(observation.aggregation, SpanVote):
-            return SpanFitData(evidence, latest, models)
+            return _SpanFitData(evidence, latest, models)
         if isinstance(observation.aggregation, OrderedVote):
-            return OrderedFitData(evidence, latest, observation.aggregation, models, losses)
+            return _OrderedFitData(evidence, latest, observation.aggregation, models, losses)
         if self.agreement is not None:
             return JointFitData(
                 evidence, latest, observation.labels, prices, agreement=self.agreement, shares=by_name
@@ -311,7 +372,7 @@ class Joint(Ensemble, JointParameters):
         draw = uniform_draw(_tasks(situation), situation.rounds)
         order, shares = cheapest_first(costs)
         slow = conditions.waits if self.spares else {}
-        waits = shares_of_waits(costs, slow)
+        waits = _shares_of_waits(costs, slow)
         spared = set() if conditions.everyone else _spared(situation, waits)
         everyone = _everyone_rounds(situation, slow)
         head, regret = self._head_start(situation), self._regret(situation)
@@ -490,3 +551,13 @@ class Joint(Ensemble, JointParameters):
         joint = joint.at(context, prices)
         in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
         return QuestionStages(joint.options, joint, in_shortlist, silent, stops)
+
+
+def _shares_of_waits(costs: Mapping[str, float], waits: Mapping[str, float]) -> dict[str, float]:
+    """Each arm's wait as a share of the price of all, rounded as prices are; of all waits if arms are free.
+
+    Arms without a wait, and waits without a price, are left out.
+    """
+    waits = {arm: waits[arm] for arm in costs if waits.get(arm, 0.0) > 0.0}
+    total = sum(costs[arm] for arm in sorted(costs)) or sum(waits[arm] for arm in sorted(waits))
+    return {arm: float(f"{wait / total:.2g}") for arm, wait in waits.items()}

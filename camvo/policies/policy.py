@@ -39,7 +39,7 @@ from camvo.state.state import State, check_contexts
 from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
-from camvo.votes.labels import LABEL_VOTE, OrderedVote
+from camvo.votes.labels import LABEL_VOTE
 
 MOST_ROUNDS: Final = 5000
 """The largest number of kept rounds that a fit reads: the latest ones."""
@@ -155,68 +155,6 @@ class JointFitData:
             return Fit(joint)
         votes = VotesFit.of(self.evidence, joint.arms, joint.labels, self.earlier)
         return Fit(joint, AgreementStops.fit(joint, votes, dict(self.shares), self.agreement))
-
-
-@dataclass(frozen=True, slots=True)
-class OrderedFitData:
-    """The data for a fit of the model of votes on ordered labels.
-
-    Attributes:
-        evidence: the vote patterns of past rounds.
-        latest: the latest rounds that are kept whole, those with a human label.
-        vote: the scale and the error.
-        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
-        losses: what missing each label loses; empty if all labels are worth the same.
-    """
-
-    evidence: PatternCounts
-    latest: LatestRounds
-    vote: OrderedVote
-    prices: tuple[tuple[str, float], ...]
-    losses: LabelLosses = NO_LOSSES
-
-    @property
-    def basis(self) -> Hashable:
-        """The rounds."""
-        return self.evidence, self.latest
-
-    @property
-    def kind(self) -> Hashable:
-        """The scale with its error and losses, the arms, and whether there are human labels."""
-        return self.vote, self.losses, frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
-
-    def compute(self) -> Fit:
-        """Fit the model of votes."""
-        return Fit(OrderedFit.fit(self.evidence, self.latest, self.vote, dict(self.prices), self.losses))
-
-
-@dataclass(frozen=True, slots=True)
-class SpanFitData:
-    """The data for a fit of the model of marks where votes are spans.
-
-    Attributes:
-        evidence: the places and the vote patterns of past rounds.
-        latest: the latest rounds that are kept whole, those with a human label.
-        prices: (arm, its price in right labels), by name; all 0 if plans can hold all arms.
-    """
-
-    evidence: PatternCounts
-    latest: LatestRounds
-    prices: tuple[tuple[str, float], ...]
-
-    @property
-    def basis(self) -> Hashable:
-        """The rounds."""
-        return self.evidence, self.latest
-
-    @property
-    def kind(self) -> Hashable:
-        """The arms, and whether there are human labels."""
-        return "spans", frozenset(arm for arm, _ in self.prices), bool(self.latest.rounds)
-
-    def compute(self) -> Fit:
-        """Fit the model of marks."""
-        return Fit(SpanFit.fit(self.evidence, self.latest, dict(self.prices)))
 
 
 UNREAD = 0.5

@@ -37,16 +37,6 @@ def cheapest_first(costs: Mapping[str, float]) -> tuple[tuple[str, ...], tuple[f
     return order, tuple(shares)
 
 
-def shares_of_waits(costs: Mapping[str, float], waits: Mapping[str, float]) -> dict[str, float]:
-    """Each arm's wait as a share of the price of all, rounded as prices are; of all waits if arms are free.
-
-    Arms without a wait, and waits without a price, are left out.
-    """
-    waits = {arm: waits[arm] for arm in costs if waits.get(arm, 0.0) > 0.0}
-    total = sum(costs[arm] for arm in sorted(costs)) or sum(waits[arm] for arm in sorted(waits))
-    return {arm: float(f"{wait / total:.2g}") for arm, wait in waits.items()}
-
-
 Cast: TypeAlias = Mapping[str, str | None]
 """Votes on one question: arm → label, ``None`` if it gave no vote. Arms that were not asked are absent."""
 

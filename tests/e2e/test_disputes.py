@@ -12,7 +12,7 @@ from scripted import Scripted, with_unreliable_models
 from server_process import MODELS, ServerProcess, wait_until
 from sqlalchemy import select
 
-from backend.commands.shared.tabs import DISPUTED_TITLE
+from backend.label_studio.client import DISPUTED_TAB
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer
 
@@ -50,6 +50,6 @@ def test_a_disputed_task_stands_in_its_own_tab(installation: Installation) -> No
     assert [row.task_number for row in server.rows(select(tables.projects.c.task_number))] == [2]
     installation.review(project, "--disputed", "--tab")
     views = studio.ask("GET", "/api/dm/views", project=project)
-    [tab] = [view for view in views if view["data"]["title"] == DISPUTED_TITLE]
+    [tab] = [view for view in views if view["data"]["title"] == DISPUTED_TAB]
     shown = studio.ask("GET", "/api/tasks", project=project, view=tab["id"])["tasks"]
     assert [task["id"] for task in shown] == [disputed]

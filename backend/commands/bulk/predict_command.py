@@ -14,7 +14,7 @@ from rich.console import Console
 
 from backend.commands.bulk.predicting import PredictionRun, Tally
 from backend.commands.bulk.quoting import RandomSample, agree
-from backend.commands.bulk.recounting import RecountRun, complete, count_again, deliver
+from backend.commands.bulk.recounting import RecountRun, complete, count_again
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
@@ -186,7 +186,7 @@ def predict_project(
         )
         if options.recount:
             count_again(console, counting, options.ask_more)
-            deliver(console, counting)
+            _deliver(console, counting)
             run.check(counting.delivered)
             return 0
         began, backend.tasks = backend.mark(key), client.count_tasks(project)
@@ -202,9 +202,18 @@ def predict_project(
 
         code = run_on_terminal(console, run, tasks, missing=missing)
         if code != INTERRUPTED and (refresh or options.retry_failed):
-            deliver(console, counting, changes_only=True)
+            _deliver(console, counting, changes_only=True)
         if code != INTERRUPTED:
             print_ending(console, Ending(code))
         return code
     finally:
         backend.close()
+
+
+def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:
+    """Bring the changes to Label Studio, and say what has changed."""
+    with progress_bar(console, "replacing predictions", counting.pending(), transient=True) as advance:
+        counting.deliver(advance)
+    summary = counting.tally.summary()
+    said = summary.partition("\n")[0] if changes_only else summary
+    say(console, said)

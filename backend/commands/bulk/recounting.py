@@ -244,12 +244,3 @@ def complete(console: Console, counting: RecountRun, purse: Purse) -> None:
     with progress_bar(console, "completing", len(tasks), transient=True) as advance:
         run(tasks, advance)
     say(console, run.tally.summary(len(tasks)))
-
-
-def deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:
-    """Bring the changes to Label Studio, and say what has changed."""
-    with progress_bar(console, "replacing predictions", counting.pending(), transient=True) as advance:
-        counting.deliver(advance)
-    summary = counting.tally.summary()
-    said = summary.partition("\n")[0] if changes_only else summary
-    say(console, said)

@@ -50,10 +50,12 @@ _TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>([^<>]{1,600})</\1>")
 _REASON: Final = re.compile(r"\W*(?:explanation|reason(?:ing)?|rationale|because|note)\b", re.IGNORECASE)
 _DENIAL: Final = re.compile(r"\b(?:not|no|neither|nor|cannot|wrong)\b|n['’]t\b")
 _OPEN_WORDS: Final = re.compile(
-    r"\b(?:if|unless|although|would|could|might|perhaps|maybe|possibly|either|unsure|uncertain)\b",
+    r"\b(?:if|unless|although|would|could|might|perhaps|maybe|possibly|either|unsure|uncertain|suppose|assum\w+|"
+    r"had|wait|actually|rather|retract|reconsider|opposite|instead|otherwise|kidding|sa(?:y|ys|id)|claim\w*|"
+    r"reads|example\w*|previous\w*|earlier|typically|usually|normally)\b",
     re.IGNORECASE,
 )
-"""Words after which a sentence that names a label may leave it open."""
+"""Words beside which a sentence that names a label may leave it open, take it back, or repeat another's."""
 
 _PROSE: Final = 1000
 """The most characters of prose in which a label is looked for."""
@@ -470,9 +472,11 @@ def _in_prose(words: str, question: TaskQuestion) -> str | None:
             clause = _CLAUSE.fullmatch(sentence, start)
             if clause is None or _key(clause["subject"]) not in subjects:
                 continue
+            before = sentence[: clause.start("words")]
+            if before.count('"') % 2 or before.count("“") > before.count("”"):  # somebody else's words
+                continue
             if (vote := question.vote_from_answer(clause["words"].strip())) is not None:
-                around = [*sentences[:place], sentence[:start], *sentences[place + 1 :]]
-                votes[vote] = " ".join(around)
+                votes[vote] = " ".join([*sentences[:place], sentence[:start], *sentences[place + 1 :]])
                 break
     if len(votes) != 1:
         return None

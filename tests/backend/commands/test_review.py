@@ -14,7 +14,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, setup, task
 from whole_backend import Backend, prompt_of, says
 
-from backend.commands.shared.tabs import BLIND_TITLE, TITLE
+from backend.label_studio.client import BLIND_TAB, NEXT_TAB
 from backend.testing import Reply
 from camvo.scores.guarantee import queue_place
 
@@ -130,7 +130,7 @@ def test_blind_tasks_get_a_tab_with_the_front_of_their_queue(tmp_path: Path) -> 
         backend.predict(*(task(number, text, project) for number, text in TEXTS.items()), project=project)
         given = ("--tab", "--limit", "2", "--label-studio", api.url)
         done = review(tmp_path, *given, project=PROJECT, LABEL_STUDIO_API_KEY=KEY)
-        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
+        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TAB]
     front = sorted(TEXTS, key=lambda number: queue_place(project.key, number))[:2]
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == front
     assert f"/projects/{PROJECT}/data?tab={tab['id']}\n" in done.stdout
@@ -143,7 +143,7 @@ def test_the_tab_holds_what_is_suggested(folder: Path, tmp_path: Path) -> None:
         backend.predict(task(1, TEXTS[1], project), task(2, TEXTS[2], project), project=project)
         given = ("--tab", "--limit", "1", "--label-studio", api.url)
         done = review(tmp_path, *given, project=PROJECT, LABEL_STUDIO_API_KEY=KEY)
-        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == TITLE]
+        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == NEXT_TAB]
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [2]
     assert done.stdout.endswith(f"/projects/{PROJECT}/data?tab={tab['id']}\n")
 

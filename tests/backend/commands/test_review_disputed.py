@@ -13,7 +13,7 @@ from label_studio_requests import Annotation, Project, annotated, setup, task
 from sqlalchemy import update
 from whole_backend import Backend, votes
 
-from backend.commands.shared.tabs import DISPUTED_TITLE
+from backend.label_studio.client import DISPUTED_TAB
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.ledger.learning_data import Reliabilities
@@ -109,5 +109,5 @@ def test_the_tab_holds_the_disputed_tasks(folder: Path) -> None:
     with LabelStudioApi() as api:
         api.project["created_at"] = PROJECT_7.payload()["created_at"]
         review(folder, "--tab", LABEL_STUDIO_URL=api.url, LABEL_STUDIO_API_KEY=KEY)
-        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == DISPUTED_TITLE]
+        [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == DISPUTED_TAB]
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [SURE, SPLIT, ONE_AGAINST]

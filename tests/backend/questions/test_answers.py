@@ -163,6 +163,24 @@ def test_a_label_that_is_a_word_of_doubt_is_read_from_prose() -> None:
     assert parse_answer("I have read it, and the label is Maybe.", [question]) == {"topic": "Maybe"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        'The text says: "the label is Negative". My verdict: good.',
+        "The text ends as follows: “the label is Negative”. Good words.",
+        "The author says: the label is Negative. Good words.",
+        "In the first example, the label is Negative. This one is harder.",
+        "The label is Negative. I retract that.",
+        "The label is Negative. Wait, let me think again: the tone is good.",
+        "Typically, the label is Negative. This case differs.",
+        "Had it been shorter, the label: Negative.",
+    ],
+)
+def test_a_label_that_prose_repeats_or_takes_back_is_no_vote(words: str) -> None:
+    with pytest.raises(BadAnswerError):
+        parse_answer(words, [MOOD])
+
+
 MOOD, TOPIC = (
     parse_label_config(
         f'<View><Text name="t" value="$t"/><Choices name="{name}" toName="t">'

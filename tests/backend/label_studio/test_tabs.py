@@ -10,9 +10,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
 from backend.commands import connect
-from backend.commands.shared import tabs
-from backend.commands.shared.tabs import BLIND_TITLE, OVERVIEW_TITLE, TITLE
-from backend.label_studio.client import Client
+from backend.label_studio.client import BLIND_TAB, NEXT_TAB, OVERVIEW_TAB, Client, Tabs
 from backend.settings import Environment
 
 
@@ -24,11 +22,11 @@ def api() -> Iterator[LabelStudioApi]:
 
 
 def put(api: LabelStudioApi, *tasks: int) -> str:
-    return tabs.Tabs(api.client(), PROJECT).show(tasks)
+    return Tabs(api.client(), PROJECT).show(tasks)
 
 
 def ours(api: LabelStudioApi) -> list[dict[str, Any]]:
-    return [tab for tab in api.tabs.values() if tab["data"]["title"] == TITLE]
+    return [tab for tab in api.tabs.values() if tab["data"]["title"] == NEXT_TAB]
 
 
 def shown(api: LabelStudioApi) -> list[int]:
@@ -50,7 +48,7 @@ def test_a_second_time_the_same_tab_holds_other_tasks(api: LabelStudioApi) -> No
 
 def test_doubles_are_closed(api: LabelStudioApi) -> None:
     for number in (5, 6):
-        api.tabs[number] = {"id": number, "data": {"title": TITLE}}
+        api.tabs[number] = {"id": number, "data": {"title": NEXT_TAB}}
     put(api, 4)
     assert shown(api) == [4]
 
@@ -70,7 +68,7 @@ def test_other_tabs_are_left_alone(api: LabelStudioApi) -> None:
 def test_a_project_without_tabs_gets_its_default_one_first(api: LabelStudioApi) -> None:
     api.tabs.clear()
     put(api, 7)
-    assert [tab["data"]["title"] for tab in api.tabs.values()] == ["Default", TITLE]
+    assert [tab["data"]["title"] for tab in api.tabs.values()] == ["Default", NEXT_TAB]
 
 
 def test_it_shows_the_usual_columns_and_the_score(api: LabelStudioApi) -> None:
@@ -94,8 +92,8 @@ def test_what_people_changed_in_it_stays(api: LabelStudioApi) -> None:
 
 def test_blind_tasks_have_a_tab_of_their_own(api: LabelStudioApi) -> None:
     put(api, 7)
-    address = tabs.Tabs(api.client(), PROJECT).show_blind([4, 2])
-    [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
+    address = Tabs(api.client(), PROJECT).show_blind([4, 2])
+    [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TAB]
     assert address == f"{api.url}/projects/{PROJECT}/data?tab={tab['id']}"
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [4, 2]
     assert tab["data"]["ordering"] == ["tasks:id"]
@@ -103,11 +101,11 @@ def test_blind_tasks_have_a_tab_of_their_own(api: LabelStudioApi) -> None:
 
 
 def test_without_a_blind_task_there_is_no_such_tab_and_an_old_one_is_emptied(api: LabelStudioApi) -> None:
-    assert tabs.Tabs(api.client(), PROJECT).show_blind([]) is None
+    assert Tabs(api.client(), PROJECT).show_blind([]) is None
     assert len(api.tabs) == 1
-    tabs.Tabs(api.client(), PROJECT).show_blind([4])
-    tabs.Tabs(api.client(), PROJECT).show_blind([])
-    [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TITLE]
+    Tabs(api.client(), PROJECT).show_blind([4])
+    Tabs(api.client(), PROJECT).show_blind([])
+    [tab] = [tab for tab in api.tabs.values() if tab["data"]["title"] == BLIND_TAB]
     assert [item["value"] for item in tab["data"]["filters"]["items"]] == [0]
 
 
@@ -115,8 +113,8 @@ def test_the_overview_shows_label_and_score_of_all_tasks_least_confident_first(a
     hidden = {"explore": False, "labeling": False}
     names = ("predictions_results", "predictions_score", "annotators")
     api.columns = [{"id": name, "visibility_defaults": hidden} for name in names]
-    _, added = tabs.Tabs(api.client(), PROJECT).ensure_overview()
-    [tab] = [tab["data"] for tab in api.tabs.values() if tab["data"]["title"] == OVERVIEW_TITLE]
+    _, added = Tabs(api.client(), PROJECT).ensure_overview()
+    [tab] = [tab["data"] for tab in api.tabs.values() if tab["data"]["title"] == OVERVIEW_TAB]
     assert (added, tab["hiddenColumns"]["explore"]) == (True, ["tasks:annotators"])
     assert (tab["ordering"], "filters" in tab) == (["tasks:predictions_score"], False)
 
@@ -126,22 +124,22 @@ def test_the_overview_is_the_first_tab_of_a_review_queue(
     api: LabelStudioApi, first: bool, titles: list[str]
 ) -> None:
     api.tabs.clear()
-    address, _ = tabs.Tabs(api.client(), PROJECT).ensure_overview(first=first)
+    address, _ = Tabs(api.client(), PROJECT).ensure_overview(first=first)
     assert [tab["data"]["title"] for _, tab in sorted(api.tabs.items())] == titles
-    [ours] = [number for number, tab in api.tabs.items() if tab["data"]["title"] == OVERVIEW_TITLE]
+    [ours] = [number for number, tab in api.tabs.items() if tab["data"]["title"] == OVERVIEW_TAB]
     assert address.endswith(f"?tab={ours}")
 
 
 def test_links_are_for_a_browser(api: LabelStudioApi) -> None:
     client = Client(api.url, SecretStr(KEY), "http://localhost:8080/")
-    address, _ = tabs.Tabs(client, PROJECT).ensure_overview()
+    address, _ = Tabs(client, PROJECT).ensure_overview()
     assert address.startswith(f"http://localhost:8080/projects/{PROJECT}/data?tab=")
 
 
 def test_an_overview_that_is_there_is_left_as_people_made_it(api: LabelStudioApi) -> None:
-    address, _ = tabs.Tabs(api.client(), PROJECT).ensure_overview()
+    address, _ = Tabs(api.client(), PROJECT).ensure_overview()
     before = len(api.requests)
-    assert tabs.Tabs(api.client(), PROJECT).ensure_overview() == (address, False)
+    assert Tabs(api.client(), PROJECT).ensure_overview() == (address, False)
     assert all(method == "GET" for method, _, _ in api.requests[before:])
 
 
@@ -155,8 +153,8 @@ def test_a_task_leaves_the_tab_once_it_is_annotated(api: LabelStudioApi) -> None
 
 def test_all_tabs_go_with_the_backend(api: LabelStudioApi) -> None:
     put(api, 7)
-    tabs.Tabs(api.client(), PROJECT).show_blind([4])
-    tabs.Tabs(api.client(), PROJECT).ensure_overview()
+    Tabs(api.client(), PROJECT).show_blind([4])
+    Tabs(api.client(), PROJECT).ensure_overview()
     said: list[str] = []
     client = api.client()
     wanted = connect.Wanted(PROJECT, "http://127.0.0.1:9090", "camvo", Environment())

@@ -312,7 +312,7 @@ def carried_tasks(
                     tasks.held += not left[at] and each.beside
                     clear = task.human is None or scheme.undo or way.vote(task.human) is not None
                     tasks.unclear += not clear
-                    tasks.people += task.human is not None and clear and not left[at]
+                    tasks.people += task.human is not None and clear
                 if left[at] or at in hidden:
                     tasks.rounds.add(task.round_id)
         counted[control] = tasks

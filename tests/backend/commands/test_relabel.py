@@ -111,6 +111,19 @@ def test_the_report_counts_every_round_vote_and_human_label_once_after_changes(f
     assert counted() == before
 
 
+def test_a_human_label_that_stays_is_counted_although_its_task_is_asked_about_again(
+    folder: LabelFolder,
+) -> None:
+    blind = {row["text"]: TRUTH[row["text"].split()[0]] for row in folder.rows("blind.csv")}
+    fog = [text for text, label in blind.items() if label == "Calm"]
+    folder.change("blind.csv", **(blind | {fog[0]: "Sad"}))  # the vote says Calm
+    teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
+    stay = len(blind) - len(fog) + 1
+    assert f"and {stay} human labels are carried over" in changed(folder, drops=["Calm"])
+    labels(folder, "Glad", "Sad")
+    assert len([label for label in humans(folder) if label is not None]) == stay
+
+
 def test_a_renamed_label_costs_no_call_and_no_human_label(folder: LabelFolder) -> None:
     before, calls, said = labels(folder, *LABELS), folder.server.count(), humans(folder)
     changed(folder, renames=["Calm=Quiet"])

@@ -39,7 +39,7 @@ MODELS = {
 TOPICAL = {"clear topics": (0.25, 0.7), "blurred topics": (0.15, 0.5)}
 POLICIES: dict[str, Policy] = {
     "joint, worth 20": Joint(worth=20.0),
-    "joint, worth 15": Joint(),
+    "joint, worth 15": Joint(worth=15.0),
     "joint, worth 5": Joint(worth=5.0),
 }
 

@@ -183,7 +183,9 @@ class Desk:
         except GoneError:
             if not job.cancelled and (job.due_at is None or self._clock() < job.due_at):
                 raise
-            return ProviderBatch(name, ended=True, created_at=job.created_at)
+            # Its results were kept for weeks after that, so it was charged for.
+            answered = 0 if job.cancelled else job.lines
+            return ProviderBatch(name, ended=True, created_at=job.created_at, answered=answered)
 
     async def _recover(self, job: BatchJob, provider: BatchProvider, report: DeskReport) -> None:
         """Take over a job whose sender is gone."""

@@ -338,6 +338,7 @@ class _Settled:
         contents: key → the answer to each line; ``None`` if there is none.
         again: whether it may be tried again.
         tried: whether it counts as a try.
+        lost: whether its provider has charged for an answer that it has no more.
     """
 
     lines: Sequence[BatchLine]
@@ -345,6 +346,7 @@ class _Settled:
     contents: Mapping[str, str] | None = None
     again: bool = False
     tried: bool = True
+    lost: bool = False
 
 
 class Settlement:
@@ -380,7 +382,10 @@ class Settlement:
             out: custom id → the lines of a request, for the lines that are still out.
         """
         left, ready, failed = dict(out), list[_Settled](), dict[str, LineResult]()
+        answered = set[str]()
         async for result in provider.results(batch):
+            if result.response is not None:
+                answered.add(result.custom_id)
             if result.custom_id not in left:
                 continue  # settled before, or sent by somebody else
             if result.response is None:
@@ -391,7 +396,9 @@ class Settlement:
                 await self._book(job, ready)
                 ready = []
         ready += [self._read(left.pop(name), result) for name, result in failed.items() if name in left]
-        ready += [_lapsed(request, tried=not job.cancelled) for request in left.values()]
+        lost = batch.answered - len(answered)  # such as those of results that were not kept long enough
+        for place, request in enumerate(left.values()):
+            ready.append(_lapsed(request, tried=not job.cancelled, lost=place < lost))
         await self._book_all(job, ready)
         at = self._clock()
         await self._writer.persist(
@@ -459,7 +466,10 @@ class Settlement:
             shares = {} if call is None else money.shares_of(connection, call)
             for line in out:
                 self._end(connection, job, line, each, shares.get(line.task, 1.0))
-            settle_calls(connection, [(call, each.outcome)])
+            if each.lost and call is not None:
+                money.lose(connection, [call])
+            else:
+                settle_calls(connection, [(call, each.outcome)])
             booked.append((out[0].model, each.outcome))
         return booked
 
@@ -503,5 +513,5 @@ def _sent_schema(body: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return schema if isinstance(schema, Mapping) else None
 
 
-def _lapsed(request: Sequence[BatchLine], *, tried: bool = True) -> _Settled:
-    return _Settled(request, CallOutcome(None, _NOTHING, _LAPSED, None), again=True, tried=tried)
+def _lapsed(request: Sequence[BatchLine], *, tried: bool = True, lost: bool = False) -> _Settled:
+    return _Settled(request, CallOutcome(None, _NOTHING, _LAPSED, None), again=True, tried=tried, lost=lost)

@@ -76,7 +76,7 @@ class Images:
 
     def _path(self, address: str) -> str | None:
         """Path and query of a file in Label Studio; ``None`` if the image is elsewhere."""
-        path = address.removeprefix(self._url)
+        path = address.removeprefix(self._url).removeprefix(urlsplit(self._url).path)
         if not path.startswith(_UPLOADS) or not normpath(unquote(urlsplit(path).path)).startswith(_UPLOADS):
             return None
         return path

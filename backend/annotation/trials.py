@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 import structlog
@@ -54,7 +55,8 @@ class TriedTask:
         labels: question → the plain vote of the models.
         failures: arm → the code of the reason why it gave no vote.
         paid: what was paid for it now, in $.
-        usd: what its answers cost when they were bought, in $.
+        prices: arm → what it costs to ask it once, in $, by the tokens of its answers: at the full price,
+            also if they came in a batch or a provider's cache was read. Arms without an answer are absent.
     """
 
     questions: Mapping[str, JobQuestion]
@@ -62,7 +64,7 @@ class TriedTask:
     labels: Mapping[str, str]
     failures: Mapping[str, str]
     paid: float
-    usd: float
+    prices: Mapping[str, float]
 
 
 class Trials:
@@ -87,7 +89,7 @@ class Trials:
             prompt = await self._questions.prompt(
                 job, [visible[question.name] for question in together], alone=True
             )
-            keys = {arm: self._keys(arm, prompt) for arm in self._voters.expected_costs(job, prompt)}
+            keys = {arm: self._keys(arm, prompt) for arm in self._voters.everyone(job, prompt)}
             found = await self._stored([key for of_arm in keys.values() for key in of_arm])
             missing = [arm for arm, of_arm in keys.items() if not found.keys() & set(of_arm)]
             usd = sum(self._pool[arm].model.cost(prompt.for_model(arm)) for arm in missing)
@@ -106,13 +108,14 @@ class Trials:
         votes: dict[str, dict[str, str]] = {}
         labels: dict[str, str] = {}
         failures: dict[str, str] = {}
-        paid, keys = 0.0, list[str]()
+        paid, keys = 0.0, dict[str, list[list[str]]]()
         while names := questions_to_ask([each.config for each in visible], labels) - votes.keys():
             asked = [question for question in visible if question.name in names]
             prompt = await self._questions.prompt(job, asked, alone=True)
             replies = await self._replies(job, prompt)
             paid += sum(reply.cost for reply in replies.values())
-            keys += [key for arm in replies for key in self._keys(arm, prompt)]
+            for arm in replies:
+                keys.setdefault(arm, []).append(self._keys(arm, prompt))
             failures |= {arm: reply.failure for arm, reply in replies.items() if reply.failure is not None}
             for question in asked:
                 cast = {
@@ -123,22 +126,45 @@ class Trials:
                 votes[question.name] = cast
                 if cast:
                     labels[question.name] = _plain_vote(question, cast)
-        usd = sum(answer.cost for answer in (await self._stored(keys)).values())
         questions = {question.name: question for question in visible if question.name in votes}
-        return TriedTask(questions, votes, labels, failures, paid, usd)
+        return TriedTask(questions, votes, labels, failures, paid, await self._full_prices(keys))
 
     def _keys(self, arm: str, prompt: TaskPrompt) -> list[str]:
         fingerprint = self._pool[arm].model.fingerprint(prompt.for_model(arm), prompt.schema)
         return [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
 
+    async def _full_prices(self, keys: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, float]:
+        """What it costs to ask each arm once: a price for each of its prompts, from all attempts at it."""
+        found = await self._stored([key for prompts in keys.values() for each in prompts for key in each])
+        prices: dict[str, float] = {}
+        for arm, prompts in keys.items():
+            price = self._pool[arm].model.prices.cost
+            costs = [
+                [price(found[key].input_tokens, found[key].output_tokens) for key in each if key in found]
+                for each in prompts
+            ]
+            if all(costs):
+                prices[arm] = sum(map(fmean, costs))
+        return prices
+
     async def _stored(self, keys: Sequence[str]) -> dict[str, answers.StoredAnswer]:
         return await self._access.read_once(lambda connection: answers.find_by_key(connection, keys))
 
     async def _replies(self, job: Job, prompt: TaskPrompt) -> dict[str, ModelReply]:
-        """The replies of all models; one that failed or was not paid for has the code of the reason."""
-        arms = list(self._voters.expected_costs(job, prompt))
+        """The replies of all models; one that failed or was not paid for has the code of the reason.
+
+        A model that rests after answers without a vote is asked all the same: if it were left out for a
+        minute, some tasks would compare the votes of others only. One that is down gives the answers that
+        the ledger has.
+        """
+        down = self._voters.everyone(job, prompt)
+        keys = {arm: self._keys(arm, prompt) for arm, code in down.items() if code is not None}
+        found = await self._stored([key for of_arm in keys.values() for key in of_arm])
+        arms = [arm for arm in down if arm not in keys or not found.keys().isdisjoint(keys[arm])]
         replies = await self._voters.votes(job, dict(zip(arms, arms, strict=True)), prompt)
-        return {arm: replies.get(arm) or ModelReply({}, 0.0, "internal") for arm in arms}
+        return {
+            arm: replies.get(arm) or ModelReply({}, 0.0, code or "internal") for arm, code in down.items()
+        }
 
 
 def _plain_vote(question: JobQuestion, votes: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.question import questions_to_ask, visible_answers
 from backend.server.status.promises import covered_rounds
+from camvo.errors import CamvoError
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,13 @@ class Acceptance:
             ]
             if fit:
                 self._note(fit)
-                self.client.accept_predictions(self.project, fit, self.model_version)
+                try:
+                    self.client.accept_predictions(self.project, fit, self.model_version)
+                except CamvoError:
+                    # Else what people say of tasks that were not accepted would pass for a machine's label.
+                    with suppress(CamvoError):
+                        self._note_annotations(fit)
+                    raise
                 done += self._note_annotations(fit)
         return done
 
@@ -182,8 +190,10 @@ class Acceptance:
 
     def _doubt(self, ours: Sequence[Mapping[str, Any]], known: _Decided | None) -> str | None:
         """Return why a task's prediction is not accepted, or ``None``."""
-        if not ours or not ours[0]["result"] or ours[0]["score"] is None:
+        if not ours or ours[0]["score"] is None:
             return "without a prediction"
+        if not ours[0]["result"]:
+            return "with a prediction that fills in nothing (see prefill)"
         if ours[0]["score"] < self.above:
             return f"below {self.above:g}"
         if len(ours) > 1 or known is None or abs(ours[0]["score"] - known.score) > _SAME:
@@ -219,8 +229,18 @@ class Acceptance:
         return len(made)
 
 
-def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Counter[str]:
-    """Delete the annotations that ``camvo accept`` made and that nobody has changed since."""
+def undo_accepted(
+    client: Client, ledger: Ledger, project: int, key: str, *, dry_run: bool = False
+) -> Counter[str]:
+    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
+
+    Args:
+        client: Label Studio's API.
+        ledger: the server's ledger.
+        project: the project's number in Label Studio.
+        key: its key in the ledger.
+        dry_run: whether they are only counted.
+    """
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
         records = AcceptedTasks(connection, key).all()
@@ -228,9 +248,11 @@ def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Cou
         listed = {task["id"]: task for task in client.tasks(project, [record.task for record in portion])}
         for record in portion:
             what, annotation = _standing(record, listed.get(record.task))
-            if what == "deleted" and annotation is not None:
+            if what == "deleted" and annotation is not None and not dry_run:
                 client.remove_annotation(annotation)
             outcome[what] += 1
+        if dry_run:
+            continue
         with ledger.write() as connection:
             AcceptedTasks(connection, key).forget([record.task for record in portion])
     return outcome
@@ -239,7 +261,17 @@ def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Cou
 def _standing(record: Accepted, task: Mapping[str, Any] | None) -> tuple[str, int | None]:
     """The state of an accepted annotation, and its number if it still exists."""
     for annotation in task["annotations"] if task is not None else ():
-        if annotation["id"] == record.annotation_id:
+        if annotation["id"] == record.annotation_id or _is_made_of(annotation, record, task or {}):
             touched = annotation.get("lead_time") is not None or annotation.get("ground_truth")
             return ("kept" if touched else "deleted"), annotation["id"]
     return "gone", None
+
+
+def _is_made_of(annotation: Mapping[str, Any], record: Accepted, task: Mapping[str, Any]) -> bool:
+    """Whether Label Studio made an annotation in a run that ended before it could be noted."""
+    accepted = {stored["id"] for stored in task["predictions"] if _has_score(stored, record.score)}
+    return record.annotation_id is None and annotation.get("parent_prediction") in accepted
+
+
+def _has_score(stored: Mapping[str, Any], score: float) -> bool:
+    return stored["score"] is not None and abs(stored["score"] - score) <= _SAME

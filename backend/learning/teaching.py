@@ -213,11 +213,13 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         new_events.setdefault(each.round.key.project, []).append(event)
     for project, of_project in new_events.items():
         ProjectEvents(connection, project).append(of_project, now)
+    shown: dict[str, int] = {}
     for each, round_id in reversed(stored):  # the first round of each project comes last
-        if each.audited:
-            first[each.round.key.project] = round_id
+        (first if each.audited else shown)[each.round.key.project] = round_id
     for project, round_id in first.items():
         blind_tasks.begin_audit(connection, project, round_id)
+    for project, round_id in shown.items():
+        blind_tasks.close_cohorts(connection, project, round_id)
     for each, round_id in stored:
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)
@@ -260,6 +262,8 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
     for round_ in of_task:
         later = further.get(round_.id, ())
         human = human_label(connection, round_.key, round_.plan)
+        if round_.audit:  # of a pruned one too: a certificate may rest on what was said
+            record_blind_answer(connection, round_, round_.id)
         if round_.pruned:
             if human != round_.human:
                 _refuse_feedback(connection, round_, human)
@@ -269,8 +273,6 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
             rounds.set_votes_confirmed(connection, round_, _confirmed(round_, human))
             confirm = partial(confirmation, human=human, plan=round_.plan)
             Recounts(connection, project).record_answer(task, round_.id, confirm)
-        if round_.audit:
-            record_blind_answer(connection, round_, round_.id)
         label, by = teacher(round_.label, human, settings, blind=round_.audit)
         # Further votes were asked for because of a label or of votes, so they teach with a human label only.
         teaching = {vote.model for vote in later if by == "human" and vote.model in round_.plan["arms"]}

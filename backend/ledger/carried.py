@@ -122,8 +122,11 @@ class CarriedRounds:
         return sorted({row["task"] for row in further})
 
     def _blind(self, pairs: Mapping[int, int], vote: Callable[[str], str | None]) -> Iterator[_Row]:
-        """The blind tasks. What people said of a label stays said, so merging certifies no more."""
-        found = [row for row in self._of_source(tables.blind_tasks) if row["round_id"] in pairs]
+        """The blind tasks. What people said of a label stays said, so merging certifies no more.
+
+        Nor does the label of a deleted task, which counts as wrong, come back.
+        """
+        found = self._of_source(tables.blind_tasks)
         chosen = among(self.connection.dialect, _rounds.id, [row["round_id"] for row in found])
         labels = {
             row.id: row.label
@@ -131,16 +134,18 @@ class CarriedRounds:
         }
         old = sorted(pairs)
         through = list(accumulate((pairs[number] for number in old), max))
+        carried = list[_Row]()
         for row in found:
-            if (new := vote(labels[row["round_id"]])) is None:
-                continue
-            closed, number = row["closed_through"], pairs[row["round_id"]]
-            if closed is not None and (before := bisect_right(old, closed)):
+            number, label = pairs.get(row["round_id"]), labels.get(row["round_id"])
+            if number is not None and label is not None and (new := vote(label)) is not None:
+                counting = counting_hash(new, row["score"], {"carried": number})
+                carried.append(row | {"round_id": number, "counting": counting})
+            elif label is None:
+                carried.append(row)
+        for row in _closed(carried, found):
+            if row["closed_through"] is not None and (before := bisect_right(old, row["closed_through"])):
                 row |= {"closed_through": through[before - 1]}
-            yield row | {
-                "round_id": number,
-                "counting": counting_hash(new, row["score"], {"carried": number}),
-            }
+            yield row
 
     def _beside(self, table: Table, pairs: Mapping[int, int]) -> Iterator[_Row]:
         """The rows of a table that are of old rounds, as rows of the new ones."""
@@ -160,6 +165,20 @@ class CarriedRounds:
     def _insert(self, table: Table, rows: Iterable[_Row]) -> None:
         if listed := list(rows):
             self.connection.execute(insert_new(self.connection.dialect, table), listed)
+
+
+def _closed(kept: Sequence[_Row], found: Sequence[_Row]) -> Iterator[_Row]:
+    """Blind tasks that were kept of those found, in cohorts that are closed as they were.
+
+    If the task whose answer closed a cohort is not kept, another one remembers what the cohort represents.
+    """
+    ends = {row["cohort"]: row["closed_through"] for row in found if row["closed_through"] is not None}
+    known = {row["cohort"] for row in kept if row["closed_through"] is not None}
+    for row in kept:
+        if row["cohort"] in ends.keys() - known:
+            known.add(row["cohort"])
+            row |= {"closed_through": ends[row["cohort"]]}
+        yield row
 
 
 def lock(connection: Connection, project: str) -> None:

@@ -499,7 +499,7 @@ def expire(connection: Connection) -> int:
 
 
 def lose(connection: Connection, calls: Collection[int]) -> int:
-    """Book calls as lost, because their process has died: the provider may have charged for them.
+    """Book calls as lost, since their process or answer is gone: the provider may have charged for them.
 
     A lost call counts with the share of its reservation that the latest answered calls of its model have
     cost, or with all of it if there are none.

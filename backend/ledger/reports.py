@@ -114,7 +114,7 @@ class Block:
 
 
 LOST = "lost"
-"""The failure of a call whose process died before the call ended."""
+"""The failure of a call whose process died before it ended, or whose answer a batch has no more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,7 @@ class Spans:
         if not isinstance(value, Mapping):
             return None
         bounds, labels = self._ruler.bounds(value), value.get(self.key, [])
-        known = {label.value for label in self.labels}
+        known = [label.value for label in self.labels]  # a list, as an annotation may hold anything
         if bounds is None or not isinstance(labels, list) or not all(label in known for label in labels):
             return None
         return [Span(*bounds, label) for label in labels]

@@ -165,9 +165,16 @@ class PolicySettings(_Parameters):
                 )
         if {"worth", "worth_usd"} <= keys:
             raise mistake("worth_usd", "is set beside worth", "keep one of both")
-        if found := contradiction(self.worth, self.worth_usd, self.recall, self.agreement):
+        if found := self.contradiction:
             raise mistake(*found)
         return self
+
+    @property
+    def contradiction(self) -> tuple[str, str, str] | None:
+        """The parameter that contradicts another, what is wrong, and what to do; ``None`` if none does."""
+        if "agreement" not in parameters_of(self.name or _DEFAULT_POLICY):
+            return None  # a project may override it all the same, which has no effect
+        return contradiction(self.worth, self.worth_usd, self.recall, self.agreement)
 
     @property
     def by_label(self) -> dict[str, frozenset[str]]:

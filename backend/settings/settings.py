@@ -287,9 +287,11 @@ class Settings(BaseModel):
         other = {"worth": "worth_usd", "worth_usd": "worth"}
         replaced = {other[name]: None for name in other if name in of_policy}
         policy = self.policy.model_copy(update=replaced | of_policy)
-        problem = _misfit(policy, [model.name for model in models])
+        problem, key = _misfit(policy, [model.name for model in models]), "models"
+        if problem is None and (problem := policy.contradiction) is not None:
+            key = "agreement"  # what the server's values by label contradict
         if problem is not None:
-            key = problem[0] if problem[0] in of_policy else "models"
+            key = problem[0] if problem[0] in of_policy else key
             raise ConfigError(problem[1], where=f"extra_params.{key}", fix=problem[2])
         direct = overrides.model_dump(exclude=_OF_POLICY | {"models"}, exclude_none=True)
         return self.model_copy(update={"models": models, "policy": policy, **direct})

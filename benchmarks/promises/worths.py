@@ -1,4 +1,4 @@
-"""What a label that is worth more gains and costs: ``worth: {LABEL: TIMES × 15, default: 15}``.
+"""What a label that is worth more gains and costs: ``worth: {LABEL: TIMES × 10, default: 10}``.
 
     python benchmarks/promises/worths.py VOTES.csv … [--times 1 3 10 30] [--shuffles 3] [--share 0.03]
         [--one-against-rest] [--items 5000]

@@ -242,6 +242,10 @@ _EVEN: Final = 0.5
 """Two arms are no family unless more than this share of the resamples says so, and three unless a tenth does.
 They are in doubt unless nine of ten agree, but of two arms on more than two labels more than half decide."""
 
+_LEAST_WITH: Final = 0.25
+"""A family that agrees with the others less than this part of their agreement among themselves is in doubt:
+either it or the others say nothing about the label, and nothing tells which."""
+
 _PERHAPS_ENOUGH: Final = 0.25
 """If two labels' other arms probably agree more than this, but not certainly enough, nothing tells."""
 
@@ -277,6 +281,9 @@ def confirmed_excess(excess: Array, rows: VoteRows, labels: int) -> tuple[Array,
         if np.quantile(beyond, _CERTAINTY) <= _CUT:
             continue
         clearly = np.quantile(among_others, _CERTAINTY) > enough
+        if clearly and _agreement_with(resampled, family, others) < _LEAST_WITH * np.median(among_others):
+            unclear = tuple(family)
+            continue
         if clearly and apart > (_EVEN if pair and labels > 2 else 1.0 - _CERTAINTY):
             among = np.ix_(family, family)
             kept[among] = np.maximum(excess[among], np.median(beyond)) * (1.0 - np.eye(len(family)))
@@ -306,6 +313,11 @@ def _agreement_among(agreement: Array, arms: list[int]) -> Array:
     first, second = np.array([*combinations(arms, 2)]).T
     pairs = np.maximum(agreement[..., first, second], 0.0)
     return np.asarray((pairs**2).sum(axis=-1) / np.maximum(pairs.sum(axis=-1), EPSILON), dtype=np.float64)
+
+
+def _agreement_with(agreement: Array, family: list[int], others: list[int]) -> float:
+    """How much a family agrees with the others: the median over resamples."""
+    return float(np.median(agreement[:, family][:, :, others].mean(axis=(1, 2))))
 
 
 def _excess_by_others(agreement: Array, i: int, j: int, others: list[int]) -> Array:

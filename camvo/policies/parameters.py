@@ -24,8 +24,8 @@ DEFAULT: Final = "default"
 class ByLabel(dict[str, float]):
     """Values by label; never changed once made, so that it can be hashed.
 
-    >>> ByLabel(Fraud=50, default=15).of("Spam", 1.0)
-    15
+    >>> ByLabel(Fraud=50, default=10).of("Spam", 1.0)
+    10
     """
 
     def of(self, label: str, otherwise: float) -> float:
@@ -245,7 +245,7 @@ class CaMVoParameters(EnsembleParameters):
     ] = "beta"
 
 
-WORTH: Final = 15.0
+WORTH: Final = 10.0
 """The default worth of a right label, in prices of asking every model."""
 
 

@@ -44,6 +44,7 @@ class Batch:
         status: in OpenAI's words.
         files: purpose → file.
         results: the lines of the results.
+        answered: how many lines were answered.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Batch:
     results: list[Body] = field(default_factory=list)
     created_at: float = field(default_factory=time.time)
     errors: list[dict[str, str]] = field(default_factory=list)
+    answered: int = 0
 
 
 class BatchServer:
@@ -293,6 +295,7 @@ class BatchServer:
                 status, said = self._completion(body)
                 response = {"status_code": status, "request_id": "r", "body": said}
                 output.append({"custom_id": custom_id, "response": response, "error": None})
+        batch.answered = len(output)
         for purpose, lines in (("output", output), ("error", errors)):
             if lines:
                 batch.files[purpose] = self._name("file")
@@ -313,6 +316,11 @@ class BatchServer:
             "error_file_id": batch.files.get("error"),
             "created_at": int(batch.created_at),
             "metadata": batch.metadata,
+            "request_counts": {
+                "total": len(batch.lines),
+                "completed": batch.answered,
+                "failed": len(batch.lines) - batch.answered,
+            },
         }
 
     def _anthropic(self, method: str, rest: list[str], raw: bytes, query: dict[str, str]) -> tuple[int, Any]:
@@ -348,6 +356,7 @@ class BatchServer:
                 result = {"type": "errored", "error": error}
             else:
                 result = {"type": "succeeded", "message": self._message(body)}
+                batch.answered += 1
             batch.results.append({"custom_id": custom_id, "result": result})
         batch.status = "completed"
 
@@ -358,7 +367,10 @@ class BatchServer:
             "id": batch.id,
             "type": "message_batch",
             "processing_status": "ended" if ended else "in_progress",
-            "request_counts": {"processing": 0 if ended else len(batch.lines)},
+            "request_counts": {
+                "processing": 0 if ended else len(batch.lines),
+                "succeeded": batch.answered,
+            },
             "created_at": datetime.fromtimestamp(batch.created_at, UTC).isoformat(),
             "results_url": None,
         }

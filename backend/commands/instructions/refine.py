@@ -38,7 +38,14 @@ from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar, say
 from backend.datasets.sinks import whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
-from backend.errors import BudgetExhaustedError, ConfigError
+from backend.errors import (
+    BadAnswerError,
+    BudgetExhaustedError,
+    ConfigError,
+    CutOffError,
+    RefusedError,
+    UnusableAnswersError,
+)
 from backend.ledger import answers
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
@@ -51,6 +58,7 @@ from backend.questions.prompts.proposals import (
     PROPOSAL_SCHEMA,
     ConfusedCase,
     ProposedChange,
+    is_proposal,
     proposal_messages,
     read_proposals,
 )
@@ -130,6 +138,7 @@ class _Refinement:
         out_of_money: whether the money ended before the race did.
         paid: in $.
         changes: the changes.
+        not_made: why other proposed changes cannot be made → how many.
     """
 
     project: str
@@ -141,6 +150,7 @@ class _Refinement:
     out_of_money: bool
     paid: float
     changes: Sequence[_JudgedChange]
+    not_made: Mapping[str, int]
 
 
 def run_refine(chosen: ChosenTasks, wanted: RefineOptions, *, as_json: bool) -> None:
@@ -167,11 +177,11 @@ def _refine_on(
     messages = proposal_messages(jobs.config.questions, text, cases)
     paying = replace(jobs, batching=None, waits=False)
     before = replace(paying, purse=_agreed(paying, writer, messages, text, judges, options, console))
-    content, paid = _propose(before, writer, messages, next(iter(ids)))
-    changes = read_proposals(content, text, len(cases))
-    race = _Judging(before, [with_text(before, each.text) for each in changes], annotated)
-    race.run(judges, console)
     wanted.out.mkdir(parents=True, exist_ok=True)
+    content, paid = _propose(before, writer, messages, next(iter(ids)), wanted.out)
+    proposals = read_proposals(content, text, len(cases))
+    race = _Judging(before, [with_text(before, each.text) for each in proposals.changes], annotated)
+    race.run(judges, console)
     return _Refinement(
         project=short_name(jobs.project),
         in_project=is_in_project(jobs),
@@ -183,8 +193,9 @@ def _refine_on(
         paid=paid + race.paid,
         changes=[
             _judged(race, str(place), each, list(ids.values()), wanted.out)
-            for place, each in enumerate(changes, 1)
+            for place, each in enumerate(proposals.changes, 1)
         ],
+        not_made=proposals.left_out,
     )
 
 
@@ -292,21 +303,57 @@ def _held(jobs: DatasetJobs) -> float:
 
 
 def _is_stored(jobs: DatasetJobs, writer: str, messages: Messages) -> bool:
-    """Whether the ledger has an answer to the proposal's prompt."""
+    """Whether the ledger has a proposal to the prompt."""
     fingerprint = jobs.process.pool[writer].model.fingerprint(messages, PROPOSAL_SCHEMA)
     with jobs.process.ledger.read() as connection:
         keys = [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
-        return bool(answers.find_by_key(connection, keys))
+        stored = answers.find_by_key(connection, keys)
+    return any(is_proposal(answer.content) for answer in stored.values())
 
 
-def _propose(jobs: DatasetJobs, writer: str, messages: Messages, task: int) -> tuple[str, float]:
-    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case."""
+def _propose(jobs: DatasetJobs, writer: str, messages: Messages, task: int, out: Path) -> tuple[str, float]:
+    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case.
+
+    Raises:
+        BadAnswerError: the answer is no proposal; it is written to the folder.
+    """
     query = ModelQuery(
         jobs.project, task, writer, messages, PROPOSAL_SCHEMA, jobs.settings.budget, purse=jobs.purse
     )
-    asking = jobs.process.queries.ask(query, patience=3600.0 * jobs.settings.patience_hours)
-    answer = jobs.process.thread.submit(asking).result()
-    return answer.content, answer.cost
+    patience = 3600.0 * jobs.settings.patience_hours
+    name = writer.partition("/")[0]
+    try:
+        answer = jobs.process.thread.submit(jobs.process.queries.ask(query, patience, is_proposal)).result()
+    except UnusableAnswersError:
+        raise BadAnswerError(
+            f"none of its {ATTEMPTS} answers to these cases is a proposal, so it is not asked again",
+            where=name,
+            fix="let another model propose, by --by, or label more tasks, which makes other cases",
+        ) from None
+    except (BadAnswerError, RefusedError) as error:
+        what = "it is empty or unreadable" if isinstance(error, BadAnswerError) else "the model refused"
+        cut_off = isinstance(error, CutOffError)
+        paid = 0.0 if error.usage is None else error.usage.cost
+        raise _no_proposal(name, _CUT_OFF if cut_off else what, paid, again=not cut_off) from None
+    if is_proposal(answer.content):
+        return answer.content, answer.cost
+    said = out / "answer.txt"
+    with whole_file(said) as file:
+        file.write(answer.content.encode())
+    what = f"{f'{_CUT_OFF}, and ' if answer.cut_off else ''}it has no list of changes: {said}"
+    raise _no_proposal(name, what, answer.cost, again=not answer.cut_off)
+
+
+_CUT_OFF: Final = f"it was cut off after {_LONGEST_ANSWER:,} tokens"
+
+
+def _no_proposal(name: str, what: str, paid: float, *, again: bool = True) -> BadAnswerError:
+    another = "let another model propose, by --by"
+    return BadAnswerError(
+        f"the answer is no proposal: {what}; paid {formats.dollars(paid)}",
+        where=name,
+        fix=f"run the command again, which asks once more, or {another}" if again else another,
+    )
 
 
 class _Judging:
@@ -439,6 +486,7 @@ def _print_refinement(console: Console, found: _Refinement, source: Path | int, 
         f"{found.by} was shown {formats.of(found.cases, 'case')} and proposes"
         f" {formats.of(len(found.changes), 'change')} that can be made;"
         f" {formats.of(found.tasks, 'other task')} judged; paid {formats.dollars(found.paid)}",
+        *(f"{formats.of(number, 'change')} left out: {why}" for why, number in found.not_made.items()),
         *(f"{formats.of(number, 'task')} left out: {why}" for why, number in sorted(found.left_out.items())),
         *([_OUT_OF_MONEY] if found.out_of_money else []),
     ]

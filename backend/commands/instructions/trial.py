@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 from rich.console import Console
@@ -110,8 +112,8 @@ class _Comparison:
         labelled: how many of them people have labelled.
         failed: code → the number of tasks that could not be asked about.
         missing: code → the number of votes that models did not give.
-        before_usd: what the answers to the present text cost per task, in $.
-        after_usd: what those to the new one cost per task, in $.
+        before_usd: what asking every model about a task costs with the present text, in $, at full price.
+        after_usd: what it costs with the new one, by the same models and tasks.
         paid: what the trial has paid, in $.
         questions: the questions.
     """
@@ -152,7 +154,7 @@ def compare_texts(
             pairs.append((task, before, after))
         else:
             failed[before if isinstance(before, str) else str(after)] += 1
-    number = max(len(pairs), 1)
+    before_usd, after_usd = _costs([(before.prices, after.prices) for _, before, after in pairs])
     paid = [one.paid for pair in outcomes for one in pair if isinstance(one, TriedTask)]
     return _Comparison(
         project=short_name(project),
@@ -160,10 +162,22 @@ def compare_texts(
         labelled=sum(task.number in annotated for task, _, _ in pairs),
         failed=dict(failed),
         missing=dict(Counter(code for _, *both in pairs for one in both for code in one.failures.values())),
-        before_usd=sum(before.usd for _, before, _ in pairs) / number,
-        after_usd=sum(after.usd for _, _, after in pairs) / number,
+        before_usd=before_usd,
+        after_usd=after_usd,
         paid=sum(paid),
         questions=[_question(name, pairs, annotated) for name in questions],
+    )
+
+
+def _costs(prices: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> tuple[float, float]:
+    """What every model costs a task with each text; each by the tasks about which it answered both."""
+    both: dict[str, list[tuple[float, float]]] = {}
+    for before, after in prices:
+        for arm in before.keys() & after.keys():
+            both.setdefault(arm, []).append((before[arm], after[arm]))
+    return (
+        math.fsum(fmean(one for one, _ in of_arm) for of_arm in both.values()),
+        math.fsum(fmean(other for _, other in of_arm) for of_arm in both.values()),
     )
 
 
@@ -388,7 +402,7 @@ def _print_comparison(console: Console, found: _Comparison) -> None:
     lines = [
         f"{formats.of(found.tasks, 'task')}, {found.labelled:,} labelled by people; the trial paid"
         f" {formats.dollars(found.paid)}",
-        f"every model, per task: {formats.dollars(found.before_usd)} before,"
+        f"every model, per task, at full price: {formats.dollars(found.before_usd)} before,"
         f" {formats.dollars(found.after_usd)} after",
         *(f"{formats.of(number, 'task')} left out: {code}" for code, number in found.failed.items()),
         *(f"{formats.of(number, 'vote')} missing: {code}" for code, number in found.missing.items()),

@@ -17,10 +17,10 @@ from camvo.policies.parameters import CLASSES, ByLabel, declared_by
 
 
 def _value_by_label(text: str, option: str) -> float | ByLabel:
-    """Parse a finite number, or numbers by label: ``Fraud=50,default=15``.
+    """Parse a finite number, or numbers by label: ``Fraud=50,default=10``.
 
-    >>> _value_by_label("Fraud=50,default=15", "--worth")
-    {'Fraud': 50.0, 'default': 15.0}
+    >>> _value_by_label("Fraud=50,default=10", "--worth")
+    {'Fraud': 50.0, 'default': 10.0}
     """
     if "=" not in text:
         return numbers(text.replace(",", " "), option, float)[0]
@@ -28,7 +28,7 @@ def _value_by_label(text: str, option: str) -> float | ByLabel:
     for part in text.split(","):
         label, _, value = part.rpartition("=")
         if not label.strip():
-            raise ReplayError(f"{part!r} names no label", where=option, fix="give e.g. Fraud=50,default=15")
+            raise ReplayError(f"{part!r} names no label", where=option, fix="give e.g. Fraud=50,default=10")
         (found[label.strip()],) = numbers(value, option, float)
     return found
 
@@ -131,7 +131,7 @@ def _policy_options(
         kind, default, text = declared.kind, declared.default, about.help
         if about.by_label:
             kind, default = str, str(default)
-            text = f"{text} By label: Fraud=50,default=15."
+            text = f"{text} By label: Fraud=50,default=10."
         if about.sweep:
             kind, text = str, f"{text} A list, e.g. {about.sweep}."
             default = None if default is None else f"{default:g}"

@@ -194,7 +194,8 @@ class AnthropicBatches:
 
 def _batch(batch: Mapping[str, Any]) -> ProviderBatch:
     created = datetime.fromisoformat(str(batch["created_at"])).timestamp()
-    return ProviderBatch(str(batch["id"]), batch.get("processing_status") == "ended", created)
+    ended, counts = batch.get("processing_status") == "ended", batch.get("request_counts") or {}
+    return ProviderBatch(str(batch["id"]), ended, created, answered=counts.get("succeeded") or 0)
 
 
 _STATUS: Final[Mapping[str, int]] = {

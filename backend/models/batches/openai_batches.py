@@ -192,7 +192,8 @@ def _batch(batch: Any) -> ProviderBatch:
         if full and (number := _NUMBER.search(messages)) is not None:
             limit = int(re.sub(r"\D", "", number[1]))
     ended = batch.status in ("completed", "failed", "expired", "cancelled")
-    return ProviderBatch(batch.id, ended, float(batch.created_at), files, refusal, full, limit)
+    answered = getattr(getattr(batch, "request_counts", None), "completed", None) or 0
+    return ProviderBatch(batch.id, ended, float(batch.created_at), files, refusal, full, limit, answered)
 
 
 def _error_code(error: object) -> str | None:

@@ -106,6 +106,7 @@ class ProviderBatch:
         refusal: why the provider took none of its lines; ``None`` if it took them.
         full: whether it took none because too many tokens are enqueued.
         token_limit: the most enqueued tokens, if the provider said so.
+        answered: how many lines it has answered, and charges for; 0 if it does not say.
     """
 
     id: str
@@ -115,6 +116,7 @@ class ProviderBatch:
     refusal: str | None = None
     full: bool = False
     token_limit: int | None = None
+    answered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import yaml
@@ -48,6 +49,19 @@ _CLAUSE: Final = re.compile(
 _TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>([^<>]{1,600})</\1>")
 _REASON: Final = re.compile(r"\W*(?:explanation|reason(?:ing)?|rationale|because|note)\b", re.IGNORECASE)
 _DENIAL: Final = re.compile(r"\b(?:not|no|neither|nor|cannot|wrong)\b|n['’]t\b")
+_OPEN_WORDS: Final = re.compile(
+    r"\b(?:if|unless|although|would|could|might|perhaps|maybe|possibly|either|unsure|uncertain|suppose|assum\w+|"
+    r"had|wait|actually|rather|retract|reconsider|opposite|instead|otherwise|kidding|sa(?:y|ys|id)|claim\w*|"
+    r"reads|example\w*|previous\w*|earlier|typically|usually|normally)\b",
+    re.IGNORECASE,
+)
+"""Words beside which a sentence that names a label may leave it open, take it back, or repeat another's."""
+
+_PROSE: Final = 1000
+"""The most characters of prose in which a label is looked for."""
+
+_SENTENCE: Final = re.compile(r"(?<=[.!])\s+")
+_AFTER_COMMA: Final = re.compile(r"[,;:]\s+(?:and\s+|so\s+)*")
 _DIGITS: Final = re.compile(r"\d+(?:\.\d+)?")
 _COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*(?:"|\Z|(?=\n)))|/\*[^*]*\*/|(?<![:/\w])//[^\n]*')
 _BRACKETED: Final = re.compile(r"\s*[(\[<]([^()\[\]<>]{1,600})[)\]>]\s*")
@@ -440,7 +454,34 @@ def _bare_vote(words: str, question: TaskQuestion) -> str | None:
     for candidate in (words, *values, *blocks, *within):
         if (vote := question.vote_from_answer(candidate)) is not None:
             return vote
-    return _lone_line(words, question)
+    return _lone_line(words, question) or _in_prose(words, question)
+
+
+def _in_prose(words: str, question: TaskQuestion) -> str | None:
+    """The label in one clause of prose, as in ``I have read it, and the best label is X. Bye!``.
+
+    No other words may name another label, deny something, ask, or leave it open.
+    """
+    if not question.options or len(words) > _PROSE or "?" in words:
+        return None
+    subjects = _own_keys(question) | {_key(question.config.tag), *_USUAL}
+    sentences = _SENTENCE.split(" ".join(_EMPHASIS.sub("", words).split()))
+    votes: dict[str, str] = {}
+    for place, sentence in enumerate(sentences):
+        for start in [0, *(comma.end() for comma in islice(_AFTER_COMMA.finditer(sentence), _PLACES))]:
+            clause = _CLAUSE.fullmatch(sentence, start)
+            if clause is None or _key(clause["subject"]) not in subjects:
+                continue
+            before = sentence[: clause.start("words")]
+            if before.count('"') % 2 or before.count("“") > before.count("”"):  # somebody else's words
+                continue
+            if (vote := question.vote_from_answer(clause["words"].strip())) is not None:
+                votes[vote] = " ".join([*sentences[:place], sentence[:start], *sentences[place + 1 :]])
+                break
+    if len(votes) != 1:
+        return None
+    [(vote, around)] = votes.items()
+    return None if _OPEN_WORDS.search(around) or _is_disputed(around, vote, question) else vote
 
 
 def _lone_line(words: str, question: TaskQuestion) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from backend.questions.prompts.answers import json_values
@@ -114,11 +116,26 @@ def proposal_messages(
     return [{"role": "system", "content": _JOB}, {"role": "user", "content": "\n".join(lines).rstrip()}]
 
 
-def read_proposals(content: str, instructions: str, cases: int) -> list[ProposedChange]:
-    """Return the changes in an answer that can be made, at most :data:`MOST_CHANGES`.
+@dataclass(frozen=True, slots=True)
+class _Proposals:
+    """What a model proposes.
 
-    Left out are changes of a passage that the instructions do not have, those that change nothing, that are
-    too long, or that lead to the same text as an earlier one.
+    Attributes:
+        changes: those that can be made, at most :data:`MOST_CHANGES`.
+        left_out: why others cannot be made → how many.
+    """
+
+    changes: Sequence[ProposedChange]
+    left_out: Mapping[str, int]
+
+
+def is_proposal(content: str) -> bool:
+    """Whether an answer has a list of changes; it may be empty."""
+    return next(_lists(content), None) is not None
+
+
+def read_proposals(content: str, instructions: str, cases: int) -> _Proposals:
+    """Return the changes in an answer, those that can be made and why others cannot.
 
     Args:
         content: the answer.
@@ -126,34 +143,51 @@ def read_proposals(content: str, instructions: str, cases: int) -> list[Proposed
         cases: how many cases the model was shown.
     """
     found: dict[str, ProposedChange] = {}
-    for entry in _entries(content):
+    left_out: Counter[str] = Counter()
+    for entry in chain.from_iterable(_lists(content)):
         change = _change(entry, instructions, cases)
-        if change is not None:
-            found.setdefault(change.text, change)
-    return list(found.values())[:MOST_CHANGES]
+        if isinstance(change, str):
+            left_out[change] += 1
+        elif change.text in found:
+            left_out["it leads to the same text as another"] += 1
+        elif len(found) == MOST_CHANGES:
+            left_out[f"it is one too many: {MOST_CHANGES} are judged at once"] += 1
+        else:
+            found[change.text] = change
+    return _Proposals(list(found.values()), dict(left_out))
 
 
-def _entries(content: str) -> Iterator[Mapping[str, Any]]:
+def _lists(content: str) -> Iterator[list[Any]]:
+    """The lists of changes; one without a name has nothing but objects."""
     for value in json_values(content):
-        entries = value.get("changes") if isinstance(value, dict) else value
-        if isinstance(entries, list):
-            yield from (entry for entry in entries if isinstance(entry, dict))
+        if isinstance(value, dict) and isinstance(entries := value.get("changes"), list):
+            yield entries
+        elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            yield value
 
 
-def _change(entry: Mapping[str, Any], instructions: str, cases: int) -> ProposedChange | None:
-    replaced, written, why = (entry.get(name) or "" for name in ("replace", "write", "why"))
-    if not all(isinstance(text, str) for text in (replaced, written, why)):
-        return None
+def _change(entry: Any, instructions: str, cases: int) -> ProposedChange | str:
+    """A change, or why it cannot be made."""
+    fields = entry if isinstance(entry, dict) else {}
+    replaced, written, why = (fields.get(name) or "" for name in ("replace", "write", "why"))
+    if fields.keys().isdisjoint(("replace", "write")) or not all(
+        isinstance(text, str) for text in (replaced, written, why)
+    ):
+        return "it is not in the form that was asked for"
     replaced, written = replaced.strip(), written.strip()
-    if len(written) > LONGEST_CHANGE or replaced not in instructions:
-        return None
+    if len(written) > LONGEST_CHANGE:
+        return f"it writes more than {LONGEST_CHANGE:,} characters"
+    if replaced not in instructions:
+        return "it replaces a passage that the instructions do not have"
     if replaced:
         text = instructions.replace(replaced, written, 1).strip()
     else:
         text = f"{instructions}\n{written}".strip()
-    if not text or text == instructions.strip():
-        return None
-    said = entry.get("cases")
+    if not text:
+        return "it leaves no instructions"
+    if text == instructions.strip():
+        return "it changes nothing"
+    said = fields.get("cases")
     numbers = [number for number in said if type(number) is int] if isinstance(said, list) else []
     named = sorted({number for number in numbers if 1 <= number <= cases})
     return ProposedChange(replaced, written, tuple(named), " ".join(why.split()), text)

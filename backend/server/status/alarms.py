@@ -22,6 +22,7 @@ from backend.server.status.report import (
     ProjectReport,
     QuestionReport,
     ServerReport,
+    VotesReport,
 )
 from backend.server.status.work import commands_of
 from camvo.errors import CamvoError
@@ -36,10 +37,16 @@ _SPENT = 0.01
 def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     """The alarm about one budget."""
     limit, left = budget.limit_usd, budget.left_usd
-    if limit is None or left is None or left > _NEARLY_SPENT * limit:
-        return []
+    if not limit or left is None or left > _NEARLY_SPENT * limit:
+        return []  # without any money, models that are free are asked all the same
     if left <= _SPENT * limit:
         message = f"The {whose} budget of ${limit:.6g} is spent. Tasks get no prediction"
+        if budget.spent_usd < (1.0 - _SPENT) * limit:
+            message = (
+                f"The {whose} budget of ${limit:.6g} has nothing left: ${budget.spent_usd:.2g} is spent, and"
+                f" ${budget.reserved_usd:.2g} is reserved for calls under way. Until these are settled, tasks"
+                " whose calls cost something get no prediction"
+            )
         return [Alert("budget_spent", message, fix, subject=whose)]
     message = (
         f"Only ${left:.2g} of the {whose} budget of ${limit:.6g} is unreserved. Tasks whose calls could cost "
@@ -69,16 +76,7 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
             )
         ]
     if votes is not None and votes.rival_reading:
-        return [
-            Alert(
-                "rival_readings",
-                f"{question.control}: {', '.join(votes.rival_reading)} read the tasks otherwise than the"
-                " other models, and votes alone do not show who is right, so all models count alike",
-                "label the 20 tasks with the lowest scores by hand (camvo review): on most of them the two"
-                " readings differ",
-                subject=question.control,
-            )
-        ]
+        return [_rival_alert(question.control, votes)]
     if votes is not None and votes.people_say:
         said = ", ".join(
             f'"{people}" where the models say "{label}"' for label, people in votes.people_say.items()
@@ -106,6 +104,29 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
         )
         for family in votes.families
     ]
+
+
+_MANY_ROUNDS = 100
+"""Everyone-rounds from which on a rival reading is seldom a matter of chance."""
+
+
+def _rival_alert(control: str, votes: VotesReport) -> Alert:
+    """Some models read the tasks otherwise than the others; or perhaps, while few rounds show it."""
+    those, few = ", ".join(votes.rival_reading), votes.rival_rounds < _MANY_ROUNDS
+    if few:
+        found = f"{those} may read the tasks otherwise than the other models. {votes.rival_rounds} tasks that"
+        found += " asked every model do not show yet who is right"
+    else:
+        found = f"{those} read the tasks otherwise than the other models, and votes alone do not show who is"
+        found += " right"
+    return Alert(
+        "rival_readings",
+        f"{control}: {found}, so all models count alike",
+        "label the 20 tasks with the lowest scores by hand (camvo review): on most of them the two readings"
+        " differ" + (". Or predict more tasks, which mostly decides it" if few else ""),
+        level="note" if few else "alarm",
+        subject=control,
+    )
 
 
 def _constant_alerts(question: QuestionReport) -> list[Alert]:

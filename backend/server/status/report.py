@@ -350,6 +350,7 @@ class VotesReport:
     contradicted: bool = False
     people_say: Mapping[str, str] = field(default_factory=dict)
     rival_reading: tuple[str, ...] = ()
+    rival_rounds: int = 0
     constant: tuple[str, ...] = ()
     earlier_projects: int = 0
 
@@ -371,6 +372,7 @@ class VotesReport:
             contradicted="contradicted" in joint,
             people_say=joint.get("conventions", {}).get("people_say", {}),
             rival_reading=tuple(joint.get("rival_reading", ())),
+            rival_rounds=joint.get("rival_rounds", 0),
             constant=tuple(joint.get("constant", ())),
             earlier_projects=joint.get("earlier", {}).get("projects", 0),
         )
@@ -505,7 +507,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class LostCalls:
-    """Calls that ended with their process: what such calls usually cost, and the most that they may cost."""
+    """Calls whose answers are lost: what such calls usually cost, and the most that they may cost."""
 
     calls: int
     usd: float

@@ -130,6 +130,13 @@ def _wide(models: int, labels: int, rng: np.random.Generator, n: int) -> MadeUp:
     return _made_up(rng, _voted(rng, truth, accuracies, labels), truth, labels)
 
 
+def _unlike(labels: int, rng: np.random.Generator, n: int) -> MadeUp:
+    """Nothing is wrong: models of very different accuracy, the cheapest at chance, err independently."""
+    truth = drawn_truth(rng, n, labels)
+    votes = voted(rng, truth, (0.92, 0.86, 0.78, 0.65, 1.0 / labels), labels, shared=0.0)
+    return _made_up(rng, votes, truth, labels)
+
+
 _ALIKE = (0.72, 0.7, 0.68, 0.66)
 _STRONG, _WEAK = (0.84, 0.83, 0.82, 0.81), (0.6, 0.58, 0.56, 0.54)
 
@@ -170,6 +177,8 @@ KINDS = tuple(
         ("three copies of a good model, 4 labels", 4, partial(_copies, 0.92, _WEAK, 4)),
         ("two modes, 2 labels", 2, partial(_two_modes, 2)),
         ("two modes, 4 labels", 4, partial(_two_modes, 4)),
+        ("five unlike models, 2 labels", 2, partial(_unlike, 2)),
+        ("five unlike models, 3 labels", 3, partial(_unlike, 3)),
         ("11 models", 4, partial(_wide, 11, 4)),
         ("13 models, 2 labels", 2, partial(_wide, 13, 2)),
         ("15 models", 4, partial(_wide, 15, 4)),

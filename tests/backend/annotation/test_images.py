@@ -76,6 +76,13 @@ def test_a_file_of_label_studio_s_is_sent_along(files: Files, path: str) -> None
     assert files.asked == [(path, f"Token {KEY}")] * 2
 
 
+@pytest.mark.parametrize("before", ["", "/ls", "{url}/ls"])
+def test_a_file_of_a_label_studio_below_a_path_is_sent_along(files: Files, before: str) -> None:
+    path, own = "/data/upload/1/cat.png", f"{files.url}/ls"
+    assert files.sendable(before.format(url=files.url) + path, url=own).startswith("data:image/png;base64,")
+    assert files.asked == [(f"/ls{path}", f"Token {KEY}")]
+
+
 @pytest.mark.parametrize("name", ["secret.html", "huge.png", "gone.png", "moved.png"])
 def test_a_file_that_is_not_an_image_is_not_sent(files: Files, name: str) -> None:
     with pytest.raises(ImageUnavailableError):

@@ -67,6 +67,18 @@ def test_expired_and_failed_messages_are_sent_again_alone(tmp_path: Path, server
         assert set(server.bought.values()) == {1}
 
 
+def test_messages_whose_results_are_gone_are_counted_as_lost(tmp_path: Path, server: BatchServer) -> None:
+    server.refused = lambda method, path: 404 if path.endswith("/results") else 0
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder)
+        with folder.ledger.read() as connection:
+            calls, usd, most = money.lost_calls(connection, "in")
+            account = money.balance(connection, "in", money.TOTAL)
+    assert calls == server.bought.total() > 0
+    assert usd == most == pytest.approx(account.spent / 1e12)
+
+
 def test_a_lost_batch_is_held_until_a_line_says_whose_it_is(tmp_path: Path, server: BatchServer) -> None:
     """The provider has the batch, and the process died before the ledger knew."""
     running = True

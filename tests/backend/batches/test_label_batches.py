@@ -526,6 +526,15 @@ def test_the_lines_of_results_that_the_provider_has_no_more_are_sent_again(
         folder.table("lovely")
         assert not label(folder).left
         assert set(server.bought.values()) == {2}
+        assert spent(folder) == pytest.approx(2 * CALL / 2 + reserved(folder, "lost"))
+
+
+def reserved(folder: LabelFolder, state: str) -> float:
+    """The most that the calls in a state can have cost, in $; there is one."""
+    with folder.ledger.read() as connection:
+        calls = connection.execute(select(tables.calls).where(tables.calls.c.state == state)).all()
+    assert calls
+    return money.from_picodollars(sum(call.reserved for call in calls))
 
 
 def test_a_batch_that_the_provider_has_no_more_is_said_and_held(tmp_path: Path, server: BatchServer) -> None:
@@ -548,6 +557,8 @@ def test_a_lost_batch_is_sent_again_once_its_time_is_over(tmp_path: Path, server
         with folder.ledger.write() as connection:
             connection.execute(tables.batch_jobs.update().values(due_at=1.0))
         assert not label(folder).left
+        # its results were kept for a while, so it was charged for
+        assert spent(folder) == pytest.approx(server.bought.total() * CALL / 2 + reserved(folder, "lost"))
 
 
 def test_a_run_that_waits_says_at_once_what_keeps_it_waiting(tmp_path: Path, server: BatchServer) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_api import PROJECT, LabelStudioApi
+from command_line import called
+from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, task
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
 from backend.commands.accept import Acceptance, Evidence, _Decided, undo_accepted
 from backend.commands.report import _task_score
-from backend.errors import ConfigError
+from backend.errors import ConfigError, LabelStudioError
+from backend.label_studio.client import Client
 from backend.learning.projects import stored_questions
 from backend.ledger import Ledger, projects, rounds
 from backend.ledger.human_annotations import Annotations
@@ -94,7 +98,10 @@ def rename(api: LabelStudioApi, task: int) -> None:
         (lambda api, task: api.annotate(task, "Glad", was_cancelled=True), "annotated or skipped"),
         (lambda api, task: api.drafted.add(task), "begun by somebody"),
         (lambda api, task: api.tasks[task]["predictions"].clear(), "without a prediction"),
-        (lambda api, task: api.tasks[task]["predictions"][0].update(result=[]), "without a prediction"),
+        (
+            lambda api, task: api.tasks[task]["predictions"][0].update(result=[]),
+            "with a prediction that fills in nothing (see prefill)",
+        ),
         (rename, "a question that is not filled in"),
         (lambda api, task: api.predict(task, "camvo", 0.95), "another prediction"),
         (lambda api, task: api.tasks[task]["predictions"][0].update(score=0.99), "another prediction"),
@@ -214,6 +221,79 @@ def test_undo_deletes_what_nobody_touched_and_nothing_else(api: LabelStudioApi, 
     left = {number for number, stored in api.tasks.items() if stored["annotations"]}
     assert left == {kept, by_hand}
     assert recorded(ledger) == []
+
+
+def broken(client: Client, *, done: bool) -> Client:
+    """A client whose request to accept predictions fails, with or without having been done."""
+    accept = client.accept_predictions
+
+    def fail(*arguments: Any) -> None:
+        if done:
+            accept(*arguments)
+        raise LabelStudioError("HTTP 502", where="Label Studio", fix="try again")
+
+    client.accept_predictions = fail  # type: ignore[method-assign]
+    return client
+
+
+def test_what_a_failed_request_did_not_accept_is_not_noted_as_accepted(
+    api: LabelStudioApi, ledger: Ledger
+) -> None:
+    [sure] = with_predictions(api, 0.95)
+    run = replace(acceptance(api, ledger), client=broken(api.client(), done=False))
+    with pytest.raises(LabelStudioError):
+        run.accept([sure])
+    assert recorded(ledger) == []
+
+
+def test_what_a_failed_request_did_accept_is_noted(api: LabelStudioApi, ledger: Ledger) -> None:
+    [sure] = with_predictions(api, 0.95)
+    run = replace(acceptance(api, ledger), client=broken(api.client(), done=True))
+    with pytest.raises(LabelStudioError):
+        run.accept([sure])
+    [annotation] = api.tasks[sure]["annotations"]
+    assert [record.annotation_id for record in recorded(ledger)] == [annotation["id"]]
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_undo_deletes_what_a_run_accepted_that_ended_before_it_was_noted(
+    api: LabelStudioApi, ledger: Ledger, touched: bool
+) -> None:
+    [sure] = with_predictions(api, 0.95)
+    acceptance(api, ledger).accept([sure])
+    with ledger.write() as connection:
+        unknown = [replace(record, annotation_id=None) for record in AcceptedTasks(connection, "3.1").all()]
+        AcceptedTasks(connection, "3.1").store(unknown)
+    api.annotate(sure, "Glad")
+    if touched:
+        api.tasks[sure]["annotations"][0]["lead_time"] = 4.0
+    what = "kept" if touched else "deleted"
+    assert undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter({what: 1})
+    assert len(api.tasks[sure]["annotations"]) == 1 + touched
+
+
+def test_undo_as_a_dry_run_counts_the_same_and_deletes_nothing(api: LabelStudioApi, ledger: Ledger) -> None:
+    tasks = with_predictions(api, 0.95, 0.96)
+    acceptance(api, ledger).accept(tasks)
+    api.tasks[tasks[0]]["annotations"][0]["lead_time"] = 4.0
+    outcome = undo_accepted(api.client(), ledger, PROJECT, "3.1", dry_run=True)
+    assert outcome == Counter(kept=1, deleted=1)
+    assert all(api.tasks[task]["annotations"] for task in tasks)
+    assert len(recorded(ledger)) == 2
+
+
+def test_the_command_undoes_nothing_in_a_dry_run(api: LabelStudioApi, tmp_path: Path) -> None:
+    ledger = Ledger(url := f"sqlite:///{tmp_path}/ledger.sqlite")
+    ledger.migrate()
+    [task] = with_predictions(api, 0.95)
+    run = acceptance(api, ledger)
+    replace(run, key=api.project_key).accept([task])
+    own = {"LABEL_STUDIO_URL": api.url, "LABEL_STUDIO_API_KEY": KEY, "CAMVO_DATABASE_URL": url}
+    options = ("accept", "--project", str(PROJECT), "--undo")
+    ended = called(*options, "--dry-run", cwd=tmp_path, **own)
+    assert ended.stdout.startswith("1 annotations would be deleted")
+    assert api.tasks[task]["annotations"]
+    ledger.close()
 
 
 # -- nothing is learnt

@@ -15,10 +15,15 @@ from labelling import PLAIN, LabelFolder
 from whole_backend import prompt_of
 
 from backend.commands.instructions.asking import opened as opened_source
-from backend.commands.instructions.refine import RefineOptions, _refine_on, _Refinement
+from backend.commands.instructions.refine import (
+    RefineOptions,
+    _print_refinement,
+    _refine_on,
+    _Refinement,
+)
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
-from backend.errors import BudgetExhaustedError, ConfigError
+from backend.errors import BadAnswerError, BudgetExhaustedError, ConfigError
 from backend.ledger.money import balance, from_picodollars
 from backend.testing import Reply
 
@@ -48,12 +53,15 @@ class Models:
         ]
         self.shown: list[str] = []
         self.usage = (10, 2)
+        self.instead: Reply | None = None
+        self.asked = 0
 
     def __call__(self, body: dict[str, Any]) -> Reply:
         prompt = prompt_of(body)
         if "You improve the labelling instructions" in prompt:
             self.shown.append(prompt)
-            return Reply.says({"changes": self.changes})
+            self.asked += 1
+            return self.instead or Reply.says({"changes": self.changes})
         irony = GOOD in prompt and "oh sure" in prompt
         return Reply.says({"label": "Sad" if irony or BAD in prompt else "Glad"}, usage=self.usage)
 
@@ -188,21 +196,103 @@ def test_a_quote_that_nobody_agrees_to_asks_nobody(
     assert folder.server.count() == before
 
 
-def test_changes_that_cannot_be_made_are_left_out(folder: LabelFolder, models: Models) -> None:
+def test_changes_that_cannot_be_made_are_left_out_with_the_reason(
+    folder: LabelFolder, models: Models
+) -> None:
     models.changes = [
         change("x", replace="a passage that is not there"),
         change(""),
         change("w" * 1001),
         "none",
+        {"replace": 1, "write": None, "cases": "all", "why": []},
+        change("", replace=PRESENT),
     ]
     found = refined(folder)
     assert list(found.changes) == []
     assert found.tasks == 0
+    assert found.not_made == {
+        "it replaces a passage that the instructions do not have": 1,
+        "it changes nothing": 1,
+        "it writes more than 1,000 characters": 1,
+        "it is not in the form that was asked for": 2,
+        "it leaves no instructions": 1,
+    }
 
 
-def test_an_answer_that_is_no_proposal_proposes_nothing(folder: LabelFolder, models: Models) -> None:
-    models.changes = [{"replace": 1, "write": None, "cases": "all", "why": []}, 7]
-    assert list(refined(folder).changes) == []
+def test_the_output_says_why_a_change_was_left_out(folder: LabelFolder, models: Models) -> None:
+    models.changes = [change("w" * 1001)]
+    _print_refinement(folder.console, refined(folder), folder.path / "in.csv", None)
+    said = folder.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "1 change left out: it writes more than 1,000 characters" in said
+
+
+def test_more_changes_than_are_judged_at_once_are_named(folder: LabelFolder, models: Models) -> None:
+    models.changes = [change(f"{number}.") for number in (1, 1, 2, 3, 4)]
+    found = refined(folder)
+    assert len(found.changes) == 3
+    assert found.not_made == {
+        "it leads to the same text as another": 1,
+        "it is one too many: 3 are judged at once": 1,
+    }
+
+
+def test_a_model_that_proposes_no_change_is_no_failure(folder: LabelFolder, models: Models) -> None:
+    models.changes = []
+    assert (list(refined(folder).changes), models.asked) == ([], 1)
+
+
+def test_an_answer_that_is_no_proposal_is_named_and_kept_for_the_user(
+    folder: LabelFolder, models: Models
+) -> None:
+    models.instead = Reply.says("I would write a rule about irony.", usage=(1000, 500))
+    with pytest.raises(BadAnswerError, match=r"no list of changes.*paid") as refused:
+        refined(folder)
+    assert refused.value.where == "green"
+    assert "--by" in str(refused.value.fix)
+    assert (folder.path / "refine" / "answer.txt").read_text() == "I would write a rule about irony."
+
+
+def test_after_an_answer_that_is_no_proposal_the_next_run_asks_again_and_a_fourth_does_not(
+    folder: LabelFolder, models: Models
+) -> None:
+    models.instead = Reply.says("Irony.")
+    for _ in range(3):
+        with pytest.raises(BadAnswerError, match="no list of changes"):
+            refined(folder)
+    with pytest.raises(BadAnswerError, match="none of its 3 answers") as refused:
+        refined(folder)
+    assert models.asked == 3
+    assert "--by" in str(refused.value.fix)
+
+
+def test_a_proposal_after_an_unreadable_answer_is_quoted_bought_and_judged(
+    folder: LabelFolder, models: Models
+) -> None:
+    models.instead = Reply.says("Irony.")
+    with pytest.raises(BadAnswerError):
+        refined(folder)
+    models.instead = None
+    found = refined(folder)
+    assert "best" in {each.verdict for each in found.changes}
+    quotes = [line for line in folder.console.file.getvalue().splitlines() if "a proposal by" in line]  # type: ignore[attr-defined]
+    assert len(quotes) == 2
+    assert not any("at most $0;" in line for line in quotes)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (Reply.says(None, refusal="I cannot."), "the model refused"),
+        (Reply.says(""), "it is empty or unreadable"),
+        (Reply.says('{"changes": [{"replace": "', finish_reason="length"), "cut off after 3,000 tokens"),
+    ],
+)
+def test_a_refusal_and_an_answer_cut_off_are_named(
+    folder: LabelFolder, models: Models, reply: Reply, said: str
+) -> None:
+    models.instead = reply
+    with pytest.raises(BadAnswerError, match=said):
+        refined(folder)
 
 
 def test_a_refinement_is_json(done: Refined) -> None:

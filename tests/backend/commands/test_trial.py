@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from batch_provider import BatchServer
 from command_line import called
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import PLAIN, LabelFolder
 from whole_backend import prompt_of
 
+from backend.commands.bulk import batch_run
 from backend.commands.instructions.asking import opened as opened_source
 from backend.commands.instructions.trial import TrialOptions, _try_on
 from backend.commands.shared.options import LabelOptions
@@ -82,6 +85,25 @@ def test_what_was_tried_counts_when_the_text_is_adopted(folder: LabelFolder) -> 
     assert {row["camvo_label"] for row in folder.rows("adopted.csv")} == {"Sad"}
 
 
+def test_the_price_of_a_text_is_the_full_one_although_its_answers_came_in_batches(tmp_path: Path) -> None:
+    server = BatchServer(lambda body: Reply.answers(body, lambda text: {"label": "Glad"}, usage=(1000, 100)))
+    with LabelFolder(tmp_path, server.script, server=server, of_models={"batch_discount": 0.5}) as folder:
+        folder.table(*TEXTS)
+        with patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+            folder.label(batch=True, wait=True)
+        folder.write("new.txt", "All are sad.\n")
+        found = tried(folder)
+        assert server.at_once.total() == 2 * 10  # the answers to the present text came in batches
+        assert found.before_usd == found.after_usd == pytest.approx(2 * (1000 * 1.0 + 100 * 2.0) / 1e6)
+
+
+def test_a_model_that_answered_one_text_only_is_in_neither_price(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.fails(503) if body["model"] == "red" else told(body)
+    found = tried(folder)
+    assert found.before_usd == found.after_usd > 0.0
+    assert tried(folder, budget=0.0, sample=20).after_usd == found.after_usd
+
+
 def test_the_page_shows_text_people_and_every_answer(folder: LabelFolder) -> None:
     tried(folder)
     page = (folder.path / "try.html").read_text()
@@ -94,6 +116,21 @@ def test_a_model_that_is_down_is_not_judged(folder: LabelFolder) -> None:
     found = tried(folder)
     assert set(found.questions[0].models) == {"green"}
     assert found.questions[0].vote.after == 1.0
+
+
+def test_every_model_is_asked_about_every_task_although_one_gave_no_vote_many_times(
+    folder: LabelFolder,
+) -> None:
+    before = folder.server.count("red")
+    folder.server.script = lambda body: Reply.says("Hm.") if body["model"] == "red" else told(body)
+    found = tried(folder, sample=20)
+    assert folder.server.count("red") == before + 20
+    assert found.missing == {"model_bad_answer": 20}
+
+
+def test_votes_of_a_model_that_rests_because_it_is_down_are_counted_as_missing(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.fails(503) if body["model"] == "red" else told(body)
+    assert tried(folder, sample=20).missing == {"model_unavailable": 20}
 
 
 def test_the_comparison_is_json(folder: LabelFolder) -> None:

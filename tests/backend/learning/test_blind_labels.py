@@ -25,6 +25,7 @@ from backend.commands.ledger import _withdraw
 from backend.ledger.blind_tasks import BlindQueues, QueuedTask
 from backend.ledger.human_annotations import Withdrawal
 from backend.ledger.learning_data import LearningRounds
+from backend.upkeep import prune
 
 SPLIT = votes(red="Glad", green="Glad", blue="Sad")
 ALL = 0.999_999
@@ -66,6 +67,32 @@ def test_a_label_that_came_before_its_blind_round_teaches_no_reward_either(tmp_p
         backend.predict(task(1))
         [round_] = backend.rounds(1)
         assert (round_.human, round_.taught_by, counted(backend)) == ("Sad", "vote", 0.0)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_blind_answer_that_is_taken_back_after_a_prune_certifies_no_more(
+    backend: Backend, deleted: bool
+) -> None:
+    backend.hook(annotated(given := human("Glad")))
+    prune(backend.ledger, Project().key, 0.0, lambda_l=1.0, advance=lambda _: None)
+    before = counted(backend)
+    backend.hook(annotations_deleted(1) if deleted else updated(given.again(mood="Sad")))
+    assert (backend.rounds(1)[0].pruned, before, counted(backend)) == (True, 1.0, 0.0)
+
+
+def test_blind_tasks_represent_none_that_could_not_be_blind(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT, audit=ALL) as backend:
+        backend.predict(task(1), task(2))
+        last = max(backend.rounds(number)[0].id for number in (1, 2))
+    with Backend(tmp_path, SPLIT) as backend:  # audit was set back to 0
+        backend.predict(task(3))
+    with Backend(tmp_path, SPLIT, audit=ALL) as backend:
+        backend.predict(task(4))
+        backend.hook(annotated(human()))
+        with backend.ledger.read() as connection:
+            [queue] = BlindQueues(connection, Project().key).all().values()
+    assert queue.ends == {1: last}
+    assert {each.task: each.cohort for each in queue} == {1: 1, 2: 1, 4: 2}
 
 
 def test_a_blind_label_teaches_no_score(backend: Backend) -> None:

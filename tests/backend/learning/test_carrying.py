@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from sqlalchemy import Engine, delete, event, insert, select, update
 from backend import settings as settings_module
 from backend.label_studio.payloads import parse_webhook
 from backend.learning.carrying import Carrying, run_each
-from backend.ledger import Ledger
-from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger import Ledger, deletions
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateRecords
 from backend.ledger.projects import Scheme, Schemes
@@ -241,27 +241,58 @@ def test_votes_that_were_asked_further_since_stay_when_labels_come_back(ledger: 
     assert _further(ledger, source) == [3]
 
 
-def blind(folder: Path, labels: Mapping[str, str | None]) -> tuple[list[Any], list[Any]]:
-    """The queue of blind tasks before and after a change of labels: task, reward and score."""
+@contextmanager
+def blind_project(folder: Path) -> Iterator[BlindProject]:
+    """A project with blind tasks, of which people have labelled the first five."""
     with closing(Ledger(f"sqlite:///{folder / 'ledger.sqlite'}")) as ledger:
         project = BlindProject(ledger)
         project.predict(["Glad", "Sad", "Odd"] * 20)
         project.answer(project.queue[:5], lambda task: "Sad")
-        round_ = project.rounds[1]
-        with ledger.write() as connection:
-            scheme = Scheme(round_.key.control, round_.key.epoch, "<View/>")
-            Schemes(connection, round_.key.project).append(scheme)
-        options = tuple(dict.fromkeys(label for label in labels.values() if label is not None))
-        later = Scheme(round_.key.control, LATER, "<View/>", "", round_.key.epoch, labels, 2.0)
-        relabelling = Relabelling(LABEL_VOTE, labels, options)
-        settings = settings_module.load(None)
-        run(ledger, Carrying(round_.key.project, later, relabelling, settings, 2.0))
-        with ledger.read() as connection:
-            queues = BlindQueues(connection, round_.key.project).all()
-    found = [queues[round_.key.control, epoch] for epoch in (round_.key.epoch, LATER)]
-    before, after = ([(each.task, each.reward, each.score) for each in queue] for queue in found)
+        yield project
+
+
+def queues(project: BlindProject, labels: Mapping[str, str | None]) -> tuple[BlindQueue, BlindQueue]:
+    """The queue of blind tasks before and after a change of labels."""
+    round_ = next(iter(project.rounds.values()))
+    with project.ledger.write() as connection:
+        scheme = Scheme(round_.key.control, round_.key.epoch, "<View/>")
+        Schemes(connection, round_.key.project).append(scheme)
+    options = tuple(dict.fromkeys(label for label in labels.values() if label is not None))
+    later = Scheme(round_.key.control, LATER, "<View/>", "", round_.key.epoch, labels, 2.0)
+    relabelling, settings = Relabelling(LABEL_VOTE, labels, options), settings_module.load(None)
+    run(project.ledger, Carrying(round_.key.project, later, relabelling, settings, 2.0))
+    with project.ledger.read() as connection:
+        found = BlindQueues(connection, round_.key.project).all()
+    return found[round_.key.control, round_.key.epoch], found[round_.key.control, LATER]
+
+
+def blind(folder: Path, labels: Mapping[str, str | None]) -> tuple[list[Any], list[Any]]:
+    """The same, as task, reward and score."""
+    with blind_project(folder) as project:
+        found = queues(project, labels)
     assert len(found[0].run) == len(found[1].run)
+    before, after = ([(each.task, each.reward, each.score) for each in queue] for queue in found)
     return before, after
+
+
+def test_the_label_of_a_deleted_blind_task_still_counts_as_wrong_under_other_labels(tmp_path: Path) -> None:
+    migrated.sqlite(tmp_path / "ledger.sqlite")
+    with blind_project(tmp_path) as project:
+        [deleted, *_] = [task for task in project.queue[:5] if project.rounds[task].label != "Sad"]
+        with project.ledger.write() as connection:
+            deletions.mark_deleted(connection, project.rounds[1].key.project, [deleted], 2.0)
+            deletions.forget_deleted(connection, project.rounds[1].key.project, [deleted])
+        before, after = queues(project, RENAMED | {"Odd": "Odd"})
+    assert [(each.task, each.reward) for each in after] == [(each.task, each.reward) for each in before]
+    assert (deleted, 0.0) in [(each.task, each.reward) for each in after]
+
+
+@pytest.mark.parametrize("gone", ["Glad", "Sad", "Odd"])
+def test_a_cohort_stays_closed_whichever_of_its_tasks_is_asked_about_again(tmp_path: Path, gone: str) -> None:
+    migrated.sqlite(tmp_path / "ledger.sqlite")
+    with blind_project(tmp_path) as project:
+        before, after = queues(project, {"Glad": "Glad", "Sad": "Sad", "Odd": "Odd"} | {gone: None})
+    assert before.ends.keys() == after.ends.keys() == {1}
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,8 @@ WRAPPINGS: dict[str, Callable[[str, str], str]] = {
     "arrow": lambda n, t: f"{n} -> {t}",
     "numbered line": lambda n, t: f"1. {n}: {t}",
     "polite sentence": lambda n, t: f"Sure! The label for this text is {t}.",
+    "clause of a sentence": lambda n, t: f"Sure! After reading it carefully, the best label is **{t}**.",
+    "sentence among others": lambda n, t: f"I have read it.\n\nSo the label is {t}. Thank you, bye!",
     "properties of a schema": lambda n, t: f'{{"properties": {as_json(n, t)}}}',
     "call of a tool": lambda n, t: json.dumps(
         {"tool_calls": [{"type": "function", "function": {"name": "x", "arguments": as_json(n, t)}}]}
@@ -153,6 +155,30 @@ def test_every_label_comes_out_of_every_wrapping(wrapping: str) -> None:
         votes = parse_answer(content, [question])
         found = json.dumps(json.loads(votes[question.name])) if expected[0] == "[" else votes[question.name]
         assert found == expected, content
+
+
+def test_a_label_that_is_a_word_of_doubt_is_read_from_prose() -> None:
+    xml = f'<View><Text name="t" value="$t"/>{choices(("Clear", "Maybe"))}</View>'
+    question = parse_label_config(xml).questions[0].about({"t": "words"})
+    assert parse_answer("I have read it, and the label is Maybe.", [question]) == {"topic": "Maybe"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'The text says: "the label is Negative". My verdict: good.',
+        "The text ends as follows: “the label is Negative”. Good words.",
+        "The author says: the label is Negative. Good words.",
+        "In the first example, the label is Negative. This one is harder.",
+        "The label is Negative. I retract that.",
+        "The label is Negative. Wait, let me think again: the tone is good.",
+        "Typically, the label is Negative. This case differs.",
+        "Had it been shorter, the label: Negative.",
+    ],
+)
+def test_a_label_that_prose_repeats_or_takes_back_is_no_vote(words: str) -> None:
+    with pytest.raises(BadAnswerError):
+        parse_answer(words, [MOOD])
 
 
 MOOD, TOPIC = (
@@ -173,7 +199,18 @@ NAMELESS = ("bare", "bold", "quoted", "code", "a tag", "boxed", "heading", "firs
 
 @pytest.mark.parametrize(
     "wrapping",
-    sorted({*WRAPPINGS} - {"usual key", "sentence", "bold sentence", "polite sentence", "object of one"}),
+    sorted(
+        {*WRAPPINGS}
+        - {
+            "clause of a sentence",
+            "sentence among others",
+            "usual key",
+            "sentence",
+            "bold sentence",
+            "polite sentence",
+            "object of one",
+        }
+    ),
 )
 def test_two_questions_are_read_from_one_object_or_not_at_all(wrapping: str) -> None:
     content = WRAPPINGS[wrapping]("mood", "Positive")
@@ -233,6 +270,12 @@ def test_lines_with_names_answer_several_questions(content: str) -> None:
         "<s>Positive</s> Negative",
         "Is the answer: Positive",
         "Positive/Negative",
+        "Sure! One could argue, the best label is Positive.",
+        "I am not sure. After all, the label is Positive.",
+        "It sounds Negative, but I think, the label is Positive.",
+        "Is it clear? After all, the label is Positive.",
+        "At first, the label is Positive. In the end, the label is Negative.",
+        "If I had to choose, the label is Positive.",
     ],
 )
 def test_what_fits_two_labels_or_none_is_no_vote(content: str) -> None:

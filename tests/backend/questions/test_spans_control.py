@@ -195,6 +195,7 @@ def test_a_person_s_region_with_two_labels_is_two_spans() -> None:
         ("Labels", {"start": 5, "end": 5, "labels": ["PER"]}),
         ("Labels", {"start": "0", "end": "5", "labels": ["PER"]}),
         ("Labels", {"start": 0, "end": 5, "labels": "PER"}),
+        ("Labels", {"start": 0, "end": 5, "labels": [["PER"]]}),
         ("Labels", {"labels": ["PER"]}),
         ("Labels", None),
         ("HyperTextLabels", {"start": "/p[1]/text()[1]", "startOffset": 0, "hypertextlabels": ["PER"]}),

@@ -160,7 +160,7 @@ def test_the_section_has_the_defaults_of_the_policies() -> None:
         "k_min": 3,
         "n0": 10,
         "confidence": "beta",
-        "worth": 15.0,
+        "worth": 10.0,
         "worth_usd": None,
         "recall": None,
         "agreement": None,
@@ -172,7 +172,7 @@ def test_the_section_has_the_defaults_of_the_policies() -> None:
 
 def test_a_parameter_that_is_null_has_its_default() -> None:
     section = PolicySettings.model_validate({"name": "joint", "worth": None, "worth_usd": 2.0})
-    assert (section.worth, section.worth_usd) == (15.0, 2.0)
+    assert (section.worth, section.worth_usd) == (10.0, 2.0)
 
 
 def test_a_project_takes_another_unit_of_worth_than_the_server() -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from backend.errors import ConfigError, ModelUnknownError
 from backend.settings import Environment, ModelSettings, Settings, export, load
+from backend.settings.policies import policy_of
 
 # the public format, as the README has it
 EXAMPLE = """
@@ -462,6 +463,28 @@ def test_a_mistake_in_extra_params_names_its_key(
         settings.for_project(params)
     assert caught.value.where == where
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("policy", "params", "where"),
+    [
+        ("", {"worth_usd": {"Fraud": 1}}, "extra_params.worth_usd"),
+        ("", {"worth": {"Fraud": 2}, "agreement": 0.9}, "extra_params.worth"),
+        ("policy: {name: joint, agreement: 0.9}", {"recall": {"Fraud": 0.9}}, "extra_params.recall"),
+        ("policy: {name: joint, worth: {Fraud: 50}}", {"agreement": 0.9}, "extra_params.agreement"),
+    ],
+)
+def test_what_a_project_cannot_set_together_is_refused(
+    write: Callable[[str], Path], policy: str, params: Any, where: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(THREE + policy)).for_project(params)
+    assert caught.value.where == where
+
+
+def test_a_contradiction_without_effect_is_accepted(settings: Settings) -> None:
+    own = settings.for_project({"worth_usd": {"Fraud": 1}})
+    assert policy_of(own.policy) == policy_of(settings.policy)
 
 
 def test_a_model_that_is_not_in_the_pool_is_told_apart(settings: Settings) -> None:

@@ -41,13 +41,13 @@ def drawn(labels: int, items: int = 500, seed: int = 0) -> VotesTable:
 
 @cache
 def of_one_worth(labels: int, items: int, window: int) -> Trace:
-    return replay(Joint(worth=15.0), drawn(labels, items), window=window)
+    return replay(Joint(worth=10.0), drawn(labels, items), window=window)
 
 
 @pytest.mark.parametrize("labels", [2, 5])
 @pytest.mark.parametrize(
     "equal",
-    [{"default": 15.0}, {"Fraud": 15, "default": 15}, {"Fraud": 15.0}, dict.fromkeys(LABELS[5], 15.0)],
+    [{"default": 10.0}, {"Fraud": 10, "default": 10}, dict.fromkeys(LABELS[5], 10.0)],
 )
 def test_one_worth_for_all_labels_gives_exactly_the_same(labels, equal):
     today = of_one_worth(labels, 64, 16)
@@ -92,7 +92,7 @@ def test_a_label_that_is_worth_more_is_missed_less(labels):
     table = drawn(labels, 400)
     is_ = table.truth == 1
     today = of_one_worth(labels, 400, 64)
-    more = replay(Joint(worth={"Fraud": 150.0, "default": 15.0}), table, window=64)
+    more = replay(Joint(worth={"Fraud": 100.0, "default": 10.0}), table, window=64)
     assert (more.labels[is_] == 1).mean() > (today.labels[is_] == 1).mean() + 0.03
     assert more.labels.tolist() != today.labels.tolist()
 
@@ -109,7 +109,7 @@ def test_the_score_stays_the_probability_of_the_label():
 
 
 def test_where_missing_a_label_loses_more_a_further_vote_adds_more():
-    prices = {arm: cost / sum(COSTS.values()) / 15.0 for arm, cost in COSTS.items()}
+    prices = {arm: cost / sum(COSTS.values()) / 10.0 for arm, cost in COSTS.items()}
     ordered = tuple([prices[arm] for arm in sorted(prices)])
     today, more = (
         QuestionStages(found.options, found, ordered).gains({"tiny": "Fine"}, prices)
@@ -154,7 +154,7 @@ def test_worth_by_label_counts_in_that_of_all_others():
     policy = Joint(worth={"Fraud": 50, "default": 20})
     assert policy.worth_in_askings({"a": 1.0}) == 20.0
     assert policy.losses(("Fine", "Fraud")) == (("Fine", 1.0), ("Fraud", 2.5))
-    assert Joint(worth={"Fraud": 45}).losses(("Fine", "Fraud")) == (("Fine", 1.0), ("Fraud", 3.0))
+    assert Joint(worth={"Fraud": 30}).losses(("Fine", "Fraud")) == (("Fine", 1.0), ("Fraud", 3.0))
     assert policy.losses(("Fine", "Spam")) == ()
 
 

@@ -124,6 +124,13 @@ class InspectedTask:
     labels: Sequence[_ShownLabel]
     problem: str | None = None
 
+    @property
+    def no_answers(self) -> str:
+        """Why there are no answers, where there are none and nothing hides them."""
+        if self.labels:
+            return "The answers about this task are deleted (camvo ledger prune)."
+        return "No model was asked about this task yet."
+
 
 def _records_of(project: str, task: int, connection: Connection) -> tuple[list[TaskCall], list[Round]]:
     found = {round_.key: round_ for round_ in ProjectRounds(connection, project).of_task(task)}

@@ -127,7 +127,7 @@ def _print_task(console: Console, found: InspectedTask, name: str) -> None:
     if found.answers:
         console.rule("answers")
     elif found.problem is None:
-        _print(console, "\nNo model was asked about this task yet.")
+        _print(console, f"\n{found.no_answers}")
     for answer in found.answers:
         _print_answer(console, answer)
 

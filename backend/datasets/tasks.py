@@ -181,9 +181,9 @@ class Dataset:
             DatasetError: a row cannot be read, has no id, or lacks the columns that the label config reads.
         """
         keys, config = keys_read(self.label_config), self.config
-        for row in self.source.rows():
+        for before, row in enumerate(self.source.rows()):
             data = task_data(row, {key: self.renamed.get(key, key) for key in keys}, self.place(row))
-            self._require_columns(config, row, data)
+            self._require_columns(config, row, data, first=before == 0)
             number = content_number(data)
             yield DatasetTask(row, self._id(row, number), number, data)
 
@@ -199,7 +199,9 @@ class Dataset:
             )
         return str(value)
 
-    def _require_columns(self, config: LabelConfig, row: Row, data: Mapping[str, Any]) -> None:
+    def _require_columns(
+        self, config: LabelConfig, row: Row, data: Mapping[str, Any], *, first: bool
+    ) -> None:
         missing = None
         for question in config.questions:
             try:
@@ -211,10 +213,10 @@ class Dataset:
             else:
                 return
         if missing is not None:
-            raise self._unusable((missing.where or "").removeprefix("data."), row, data, missing)
+            raise self._unusable((missing.where or "").removeprefix("data."), row, data, missing, first=first)
 
     def _unusable(
-        self, key: str, row: Row, data: Mapping[str, Any], missing: MissingFieldError
+        self, key: str, row: Row, data: Mapping[str, Any], missing: MissingFieldError, *, first: bool
     ) -> DatasetError:
         """The error about a row whose text is missing, or is no text."""
         column = self.renamed.get(key, key)
@@ -235,7 +237,8 @@ class Dataset:
         return DatasetError(
             f"has no text in column {column!r}, which the question is about",
             where=self.place(row),
-            fix=f"its columns are {', '.join(map(repr, list(row.data)[:20]))}: name one of them",
+            fix=f"its columns are {', '.join(map(repr, list(row.data)[:20]))}: "
+            + ("name one of them" if first else 'earlier rows have it, so write "" for a blank text'),
         )
 
     def place(self, row: Row) -> str:

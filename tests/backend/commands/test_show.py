@@ -11,12 +11,14 @@ import pytest
 from label_studio_api import PROJECT, LabelStudioApi
 from labelling import PLAIN, LabelFolder
 from rich.console import Console
+from sqlalchemy import delete
 
 from backend.annotation.inspection import InspectedTask
 from backend.commands.label.project import _predict_in_process
 from backend.commands.shared.options import LabelOptions
 from backend.commands.show import _inspect_file_task, _inspect_project_task, _print_task
 from backend.errors import ConfigError
+from backend.ledger.database import tables
 from backend.testing import Reply
 
 TEXTS = ("lovely weather", "gloomy weather")
@@ -101,6 +103,19 @@ def test_an_answer_to_an_earlier_prompt_with_labels_of_that_time_is_not_called_a
     assert (answer.sent, answer.votes, answer.code) == ("another prompt", {}, None)
     _print_task(labelled.console, found, "in.csv, line 2")
     assert "red: not read" in labelled.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_label_whose_answers_are_pruned_is_not_called_a_task_that_nobody_was_asked_about(
+    labelled: LabelFolder,
+) -> None:
+    with labelled.ledger.write() as connection:
+        connection.execute(delete(tables.answers))
+    found = show(labelled, "2")
+    _print_task(labelled.console, found, "in.csv, line 2")
+    printed = labelled.console.file.getvalue()  # type: ignore[attr-defined]
+    assert found.labels[0].label == "Glad"
+    assert "The answers about this task are deleted" in printed
+    assert "No model was asked" not in printed
 
 
 def test_showing_a_task_that_was_not_asked_about_sends_nothing_and_estimates_prices(tmp_path: Path) -> None:

@@ -56,6 +56,17 @@ def test_a_missing_column_names_those_that_there_are(tmp_path: Path) -> None:
     assert "its columns are 'texte'" in refusal(tmp_path, {"texte": "a"})
 
 
+def test_a_column_that_only_a_later_row_lacks_is_not_called_misnamed(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "a"}\n{"note": "b"}\n')
+    with pytest.raises(DatasetError) as refused:
+        list(Dataset(open_source(path), plain_label_config(["A", "B"], "text")).tasks())
+    said = str(refused.value)
+    assert "line 2" in said
+    assert 'earlier rows have it, so write "" for a blank text' in said
+    assert "name one of them" not in said
+
+
 def test_a_dialogue_without_the_key_of_its_words_names_the_keys_that_it_has(tmp_path: Path) -> None:
     config = (
         '<View><Paragraphs name="d" value="$text" layout="dialogue"/>'

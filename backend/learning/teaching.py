@@ -213,11 +213,13 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         new_events.setdefault(each.round.key.project, []).append(event)
     for project, of_project in new_events.items():
         ProjectEvents(connection, project).append(of_project, now)
+    shown: dict[str, int] = {}
     for each, round_id in reversed(stored):  # the first round of each project comes last
-        if each.audited:
-            first[each.round.key.project] = round_id
+        (first if each.audited else shown)[each.round.key.project] = round_id
     for project, round_id in first.items():
         blind_tasks.begin_audit(connection, project, round_id)
+    for project, round_id in shown.items():
+        blind_tasks.close_cohorts(connection, project, round_id)
     for each, round_id in stored:
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)

@@ -30,7 +30,8 @@ class QueuedTask(BlindTask):
         counting: hash of what the models' votes were counted to: the label, the score, and the plan with its
             weights.
         answers: hash of the valid human answers, by annotation; empty without one.
-        closed_through: on the entry whose answer closed its cohort, the newest round of the project then.
+        closed_through: on one entry of a closed cohort, the newest round of the project when it was closed:
+            by the first answer, or by a round whose task could not be kept blind.
         recount: the number of the counting that fixed its label and score, 0 for the first.
         round_id: its round.
     """
@@ -94,7 +95,7 @@ class BlindQueue:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Cohort → the last round that it represents; a cohort that nobody has answered is absent."""
+        """Cohort → the last round that it represents; a cohort that is still open is absent."""
         return {
             entry.cohort: entry.closed_through for entry in self.entries if entry.closed_through is not None
         }
@@ -174,6 +175,24 @@ def begin_audit(connection: Connection, project: str, first: int) -> None:
         .where(_projects.c.key == project, unknown)
         .values(audited_after=last.scalar_subquery())
     )
+
+
+def close_cohorts(connection: Connection, project: str, before: int) -> None:
+    """Let the open cohorts of a project represent no round from ``before`` on.
+
+    Its task could not be kept blind, since ``audit`` was set to 0, or a run has no ``--blind``.
+    """
+    closed = select(_columns.control, _columns.epoch, func.max(_columns.cohort)).where(
+        _columns.project == project
+    )
+    for control, epoch, cohort in connection.execute(closed.group_by(_columns.control, _columns.epoch)).all():
+        of_question = {"of_project": project, "of_control": control, "of_epoch": epoch}
+        if connection.execute(_ENDS, of_question | {"of_cohort": cohort}).first() is None:
+            first = select(func.min(_columns.task)).where(_OF, _columns.cohort == cohort).scalar_subquery()
+            connection.execute(
+                update(_table).where(_OF, _columns.task == first),
+                of_question | {"closed_through": before - 1},
+            )
 
 
 def record_answer(

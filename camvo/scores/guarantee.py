@@ -59,6 +59,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
@@ -221,8 +222,9 @@ class Guarantee:
         for score, right in audits:
             if not (0.0 <= score <= 1.0 and 0.0 <= right <= 1.0):
                 raise InvalidParameterError(f"scores and rewards must be in [0, 1], got {score} and {right}")
-            cell = int(np.searchsorted(self.grid, score, side="right"))
-            self.counts[cell] += (sign * (1.0 - right), sign * right)
+            cell = self.counts[bisect_right(self.grid, score)]
+            cell[0] += sign * (1.0 - right)
+            cell[1] += sign * right
 
     def log_wealth(self, share: float) -> Array:
         """The logarithm of each test's wealth against "at most ``share`` are right", shape (G,)."""
@@ -347,7 +349,7 @@ def _expected(guarantee: Guarantee, scores: Sequence[tuple[float, float]]) -> Ar
     """The (wrong, right) of one further label by cell of the grid, shape (G + 1, 2)."""
     mass, score_mass = np.zeros(len(guarantee.grid) + 1), np.zeros(len(guarantee.grid) + 1)
     for score, number in scores:
-        cell = int(np.searchsorted(guarantee.grid, score, side="right"))
+        cell = bisect_right(guarantee.grid, score)
         mass[cell] += number
         score_mass[cell] += number * score
     if mass.sum() <= 0.0:

@@ -117,7 +117,7 @@ def proposal_messages(
 
 
 @dataclass(frozen=True, slots=True)
-class Proposals:
+class _Proposals:
     """What a model proposes.
 
     Attributes:
@@ -134,7 +134,7 @@ def is_proposal(content: str) -> bool:
     return next(_lists(content), None) is not None
 
 
-def read_proposals(content: str, instructions: str, cases: int) -> Proposals:
+def read_proposals(content: str, instructions: str, cases: int) -> _Proposals:
     """Return the changes in an answer, those that can be made and why others cannot.
 
     Args:
@@ -154,7 +154,7 @@ def read_proposals(content: str, instructions: str, cases: int) -> Proposals:
             left_out[f"it is one too many: {MOST_CHANGES} are judged at once"] += 1
         else:
             found[change.text] = change
-    return Proposals(list(found.values()), dict(left_out))
+    return _Proposals(list(found.values()), dict(left_out))
 
 
 def _lists(content: str) -> Iterator[list[Any]]:

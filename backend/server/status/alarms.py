@@ -37,10 +37,16 @@ _SPENT = 0.01
 def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     """The alarm about one budget."""
     limit, left = budget.limit_usd, budget.left_usd
-    if limit is None or left is None or left > _NEARLY_SPENT * limit:
-        return []
+    if not limit or left is None or left > _NEARLY_SPENT * limit:
+        return []  # without any money, models that are free are asked all the same
     if left <= _SPENT * limit:
         message = f"The {whose} budget of ${limit:.6g} is spent. Tasks get no prediction"
+        if budget.spent_usd < (1.0 - _SPENT) * limit:
+            message = (
+                f"The {whose} budget of ${limit:.6g} has nothing left: ${budget.spent_usd:.2g} is spent, and"
+                f" ${budget.reserved_usd:.2g} is reserved for calls under way. Until these are settled, tasks"
+                " whose calls cost something get no prediction"
+            )
         return [Alert("budget_spent", message, fix, subject=whose)]
     message = (
         f"Only ${left:.2g} of the {whose} budget of ${limit:.6g} is unreserved. Tasks whose calls could cost "

@@ -80,6 +80,21 @@ def test_a_blind_answer_that_is_taken_back_after_a_prune_certifies_no_more(
     assert (backend.rounds(1)[0].pruned, before, counted(backend)) == (True, 1.0, 0.0)
 
 
+def test_blind_tasks_represent_none_that_could_not_be_blind(tmp_path: Path) -> None:
+    with Backend(tmp_path, SPLIT, audit=ALL) as backend:
+        backend.predict(task(1), task(2))
+        last = max(backend.rounds(number)[0].id for number in (1, 2))
+    with Backend(tmp_path, SPLIT) as backend:  # audit was set back to 0
+        backend.predict(task(3))
+    with Backend(tmp_path, SPLIT, audit=ALL) as backend:
+        backend.predict(task(4))
+        backend.hook(annotated(human()))
+        with backend.ledger.read() as connection:
+            [queue] = BlindQueues(connection, Project().key).all().values()
+    assert queue.ends == {1: last}
+    assert {each.task: each.cohort for each in queue} == {1: 1, 2: 1, 4: 2}
+
+
 def test_a_blind_label_teaches_no_score(backend: Backend) -> None:
     backend.hook(annotated(human("Sad")))
     [round_] = backend.rounds(1)

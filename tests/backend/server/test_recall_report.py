@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -69,10 +69,15 @@ def answered(labelled: BlindProject, tmp_path: Path) -> Iterator[BlindProject]:
         yield project
 
 
-@pytest.fixture
-def on_both(ledger: Ledger) -> BlindProject:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def on_both(request: pytest.FixtureRequest) -> Iterator[BlindProject]:
     """The project in either kind of database, for what databases might do differently."""
-    return predicted(ledger)
+    if request.param == "sqlite":
+        yield request.getfixturevalue("project")
+        return
+    make: Callable[[], str] = request.getfixturevalue("migrated_postgres_url")
+    with closing(Ledger(make())) as ledger:
+        yield predicted(ledger)
 
 
 def report(

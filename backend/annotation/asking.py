@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 
 from backend.annotation.job import Job, TaskPrompt, random_draw
 from backend.annotation.replies import (
+    PASSING,
     LeftOut,
     ModelReply,
     Replies,
@@ -179,6 +180,14 @@ class Voters:
                 together = self.pool[packed].model
                 costs[packed] = together.packed_cost(pack.system, texts, batched=batch, schema=prompt.schema)
         return costs
+
+    def everyone(self, job: Job, prompt: TaskPrompt) -> dict[str, str | None]:
+        """All models that can be asked about a prompt, each with the code of the reason why it is down.
+
+        A model that rests after answers without a vote is not down.
+        """
+        rests = {name: self.pool[name].rests(job.outage_patience) for name in self._askable(job, prompt)}
+        return {name: code if code in PASSING else None for name, code in rests.items()}
 
     def waits(self, job: Job, arms: Iterable[str]) -> dict[str, float]:
         """What the time is worth, in $, by which one more call to each slow arm delays other tasks.

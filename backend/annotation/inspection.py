@@ -64,7 +64,7 @@ class ShownAnswer:
         model: the model's name in the pool.
         content: the answer's text; ``None`` if the call failed.
         votes: question → the vote that was read from it.
-        code: why there is no vote; ``None`` if there is one, or if the questions are unknown.
+        code: why there is no vote; ``None`` if there is one, or if the questions that it answers are unknown.
         price: in $.
         seconds: duration of the call.
         at: unix seconds.
@@ -187,12 +187,12 @@ class Inspector:
 
     def _answer(self, call: TaskCall, prompt: TaskPrompt | None) -> ShownAnswer:
         votes: Mapping[str, str] = {}
-        code = call.code
+        code, sent = call.code, self._sent(call, prompt)
         if call.content is not None and prompt is not None:
             try:
                 votes = parse_answer(call.content, prompt.questions)
-            except BadAnswerError as error:
-                code = error.code
+            except BadAnswerError as error:  # an answer to another prompt may name labels of that time
+                code = None if sent == "another prompt" else error.code
         return ShownAnswer(
             model=call.model,
             content=call.content,
@@ -202,7 +202,7 @@ class Inspector:
             seconds=call.seconds,
             at=call.at,
             shared=call.shared,
-            sent=self._sent(call, prompt),
+            sent=sent,
         )
 
     def _sent(self, call: TaskCall, prompt: TaskPrompt | None) -> _Sent:

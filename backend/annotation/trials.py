@@ -89,7 +89,7 @@ class Trials:
             prompt = await self._questions.prompt(
                 job, [visible[question.name] for question in together], alone=True
             )
-            keys = {arm: self._keys(arm, prompt) for arm in self._voters.expected_costs(job, prompt)}
+            keys = {arm: self._keys(arm, prompt) for arm in self._voters.everyone(job, prompt)}
             found = await self._stored([key for of_arm in keys.values() for key in of_arm])
             missing = [arm for arm, of_arm in keys.items() if not found.keys() & set(of_arm)]
             usd = sum(self._pool[arm].model.cost(prompt.for_model(arm)) for arm in missing)
@@ -151,10 +151,20 @@ class Trials:
         return await self._access.read_once(lambda connection: answers.find_by_key(connection, keys))
 
     async def _replies(self, job: Job, prompt: TaskPrompt) -> dict[str, ModelReply]:
-        """The replies of all models; one that failed or was not paid for has the code of the reason."""
-        arms = list(self._voters.expected_costs(job, prompt))
+        """The replies of all models; one that failed or was not paid for has the code of the reason.
+
+        A model that rests after answers without a vote is asked all the same: if it were left out for a
+        minute, some tasks would compare the votes of others only. One that is down gives the answers that
+        the ledger has.
+        """
+        down = self._voters.everyone(job, prompt)
+        keys = {arm: self._keys(arm, prompt) for arm, code in down.items() if code is not None}
+        found = await self._stored([key for of_arm in keys.values() for key in of_arm])
+        arms = [arm for arm in down if arm not in keys or not found.keys().isdisjoint(keys[arm])]
         replies = await self._voters.votes(job, dict(zip(arms, arms, strict=True)), prompt)
-        return {arm: replies.get(arm) or ModelReply({}, 0.0, "internal") for arm in arms}
+        return {
+            arm: replies.get(arm) or ModelReply({}, 0.0, code or "internal") for arm, code in down.items()
+        }
 
 
 def _plain_vote(question: JobQuestion, votes: Mapping[str, str]) -> str:

@@ -190,8 +190,10 @@ class Acceptance:
 
     def _doubt(self, ours: Sequence[Mapping[str, Any]], known: _Decided | None) -> str | None:
         """Return why a task's prediction is not accepted, or ``None``."""
-        if not ours or not ours[0]["result"] or ours[0]["score"] is None:
+        if not ours or ours[0]["score"] is None:
             return "without a prediction"
+        if not ours[0]["result"]:
+            return "with a prediction that fills in nothing (see prefill)"
         if ours[0]["score"] < self.above:
             return f"below {self.above:g}"
         if len(ours) > 1 or known is None or abs(ours[0]["score"] - known.score) > _SAME:
@@ -227,8 +229,18 @@ class Acceptance:
         return len(made)
 
 
-def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Counter[str]:
-    """Delete the annotations that ``camvo accept`` made and that nobody has changed since."""
+def undo_accepted(
+    client: Client, ledger: Ledger, project: int, key: str, *, dry_run: bool = False
+) -> Counter[str]:
+    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
+
+    Args:
+        client: Label Studio's API.
+        ledger: the server's ledger.
+        project: the project's number in Label Studio.
+        key: its key in the ledger.
+        dry_run: whether they are only counted.
+    """
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
         records = AcceptedTasks(connection, key).all()
@@ -236,9 +248,11 @@ def undo_accepted(client: Client, ledger: Ledger, project: int, key: str) -> Cou
         listed = {task["id"]: task for task in client.tasks(project, [record.task for record in portion])}
         for record in portion:
             what, annotation = _standing(record, listed.get(record.task))
-            if what == "deleted" and annotation is not None:
+            if what == "deleted" and annotation is not None and not dry_run:
                 client.remove_annotation(annotation)
             outcome[what] += 1
+        if dry_run:
+            continue
         with ledger.write() as connection:
             AcceptedTasks(connection, key).forget([record.task for record in portion])
     return outcome

@@ -324,7 +324,9 @@ def accept(  # noqa: PLR0917 - a command's options
     uncertified: Annotated[
         bool, typer.Option("--uncertified", help="Also accept labels that no blind label certifies.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be accepted.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be accepted or deleted.")
+    ] = False,
     undo: Annotated[
         bool, typer.Option("--undo", help="Delete the annotations that camvo accept has made.")
     ] = False,
@@ -354,7 +356,8 @@ def accept(  # noqa: PLR0917 - a command's options
     key = webhooks.project_key(client.project(project))
     with existing_ledger(environment) as ledger:
         if above is None:
-            console.print(_undone(acceptance.undo_accepted(client, ledger, project, key)), highlight=False)
+            outcome = acceptance.undo_accepted(client, ledger, project, key, dry_run=dry_run)
+            console.print(_undone(outcome, dry_run=dry_run), highlight=False)
             return
         with ledger.read() as connection:
             stored = stored_project(connection, key)
@@ -374,8 +377,9 @@ def accept(  # noqa: PLR0917 - a command's options
         console.print(f"Take it back with: camvo accept --project {project} --undo", highlight=False)
 
 
-def _undone(outcome: Counter[str]) -> str:
-    lines = [f"{outcome['deleted']} annotations deleted; their predictions are shown again"]
+def _undone(outcome: Counter[str], *, dry_run: bool) -> str:
+    deleted = "would be deleted" if dry_run else "deleted"
+    lines = [f"{outcome['deleted']} annotations {deleted}; their predictions are shown again"]
     if outcome["kept"]:
         lines.append(f"{outcome['kept']} kept, because somebody has changed or confirmed them since")
     if outcome["gone"]:

@@ -147,10 +147,8 @@ def _print_answer(console: Console, answer: ShownAnswer) -> None:
         facts.append(f"to {answer.sent}")
     if answer.shared:
         facts.append("bought for another task with the same prompt")
-    say(
-        console,
-        f"[bold]{escape(answer.model)}[/]: {escape(votes or answer.code or '')}  [dim]{'  '.join(facts)}[/]",
-    )
+    read = escape(votes or answer.code or "not read")
+    say(console, f"[bold]{escape(answer.model)}[/]: {read}  [dim]{'  '.join(facts)}[/]")
     if answer.content is not None:
         _print(console, answer.content)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_api import PROJECT, LabelStudioApi
+from command_line import called
+from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import Annotation, Project, annotated, task
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
@@ -96,7 +98,10 @@ def rename(api: LabelStudioApi, task: int) -> None:
         (lambda api, task: api.annotate(task, "Glad", was_cancelled=True), "annotated or skipped"),
         (lambda api, task: api.drafted.add(task), "begun by somebody"),
         (lambda api, task: api.tasks[task]["predictions"].clear(), "without a prediction"),
-        (lambda api, task: api.tasks[task]["predictions"][0].update(result=[]), "without a prediction"),
+        (
+            lambda api, task: api.tasks[task]["predictions"][0].update(result=[]),
+            "with a prediction that fills in nothing (see prefill)",
+        ),
         (rename, "a question that is not filled in"),
         (lambda api, task: api.predict(task, "camvo", 0.95), "another prediction"),
         (lambda api, task: api.tasks[task]["predictions"][0].update(score=0.99), "another prediction"),
@@ -265,6 +270,30 @@ def test_undo_deletes_what_a_run_accepted_that_ended_before_it_was_noted(
     what = "kept" if touched else "deleted"
     assert undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter({what: 1})
     assert len(api.tasks[sure]["annotations"]) == 1 + touched
+
+
+def test_undo_as_a_dry_run_counts_the_same_and_deletes_nothing(api: LabelStudioApi, ledger: Ledger) -> None:
+    tasks = with_predictions(api, 0.95, 0.96)
+    acceptance(api, ledger).accept(tasks)
+    api.tasks[tasks[0]]["annotations"][0]["lead_time"] = 4.0
+    outcome = undo_accepted(api.client(), ledger, PROJECT, "3.1", dry_run=True)
+    assert outcome == Counter(kept=1, deleted=1)
+    assert all(api.tasks[task]["annotations"] for task in tasks)
+    assert len(recorded(ledger)) == 2
+
+
+def test_the_command_undoes_nothing_in_a_dry_run(api: LabelStudioApi, tmp_path: Path) -> None:
+    ledger = Ledger(url := f"sqlite:///{tmp_path}/ledger.sqlite")
+    ledger.migrate()
+    [task] = with_predictions(api, 0.95)
+    run = acceptance(api, ledger)
+    replace(run, key=api.project_key).accept([task])
+    own = {"LABEL_STUDIO_URL": api.url, "LABEL_STUDIO_API_KEY": KEY, "CAMVO_DATABASE_URL": url}
+    options = ("accept", "--project", str(PROJECT), "--undo")
+    ended = called(*options, "--dry-run", cwd=tmp_path, **own)
+    assert ended.stdout.startswith("1 annotations would be deleted")
+    assert api.tasks[task]["annotations"]
+    ledger.close()
 
 
 # -- nothing is learnt

@@ -35,7 +35,7 @@ def show(folder: LabelFolder, task: str, **options: Any) -> InspectedTask:
     return _inspect_file_task(
         folder.path / "in.csv",
         task,
-        LabelOptions(**PLAIN, **options),  # type: ignore[arg-type]
+        LabelOptions(**(PLAIN | options)),  # type: ignore[arg-type]
         folder.environment,
     )
 
@@ -91,6 +91,16 @@ def test_answers_to_an_earlier_prompt_are_told_from_those_to_this_one(labelled: 
     found = show(labelled, "2")
     assert {answer.sent for answer in found.answers} == {"another prompt"}
     assert "Judge the mood of the writer." in found.prompts[0].messages[0].text
+
+
+def test_an_answer_to_an_earlier_prompt_with_labels_of_that_time_is_not_called_a_bad_one(
+    labelled: LabelFolder,
+) -> None:
+    found = show(labelled, "2", labels=("Good", "Bad"))
+    answer = next(each for each in found.answers if each.model == "red")
+    assert (answer.sent, answer.votes, answer.code) == ("another prompt", {}, None)
+    _print_task(labelled.console, found, "in.csv, line 2")
+    assert "red: not read" in labelled.console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_showing_a_task_that_was_not_asked_about_sends_nothing_and_estimates_prices(tmp_path: Path) -> None:

@@ -118,6 +118,21 @@ def test_a_model_that_is_down_is_not_judged(folder: LabelFolder) -> None:
     assert found.questions[0].vote.after == 1.0
 
 
+def test_every_model_is_asked_about_every_task_although_one_gave_no_vote_many_times(
+    folder: LabelFolder,
+) -> None:
+    before = folder.server.count("red")
+    folder.server.script = lambda body: Reply.says("Hm.") if body["model"] == "red" else told(body)
+    found = tried(folder, sample=20)
+    assert folder.server.count("red") == before + 20
+    assert found.missing == {"model_bad_answer": 20}
+
+
+def test_votes_of_a_model_that_rests_because_it_is_down_are_counted_as_missing(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.fails(503) if body["model"] == "red" else told(body)
+    assert tried(folder, sample=20).missing == {"model_unavailable": 20}
+
+
 def test_the_comparison_is_json(folder: LabelFolder) -> None:
     found = json.loads(json.dumps(tried(folder, budget=0.0).to_json()))
     assert found["missing"] == {"budget_exhausted": 20}

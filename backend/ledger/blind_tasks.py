@@ -137,6 +137,11 @@ _ENDS = (
 _CLOSED_COHORTS = select(func.coalesce(func.max(_columns.cohort), 0)).where(
     _OF, _columns.closed_through.is_not(None)
 )
+_RECOUNT = select(_queue_columns.recount).where(
+    _queue_columns.project == bindparam("of_project"),
+    _queue_columns.control == bindparam("of_control"),
+    _queue_columns.epoch == bindparam("of_epoch"),
+)
 _NEWEST = select(func.max(_rounds.c.id)).where(_rounds.c.project == bindparam("of_project"))
 _ANSWERED = update(_table).where(_IS)
 
@@ -159,7 +164,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "counting": counting_hash(round_.label, round_.score, round_.plan),
         "verdicts": _pack(Verdicts()),
         "answers": "",
-        "recount": _countings_of(connection, key.project).get((key.control, key.epoch), 0),
+        "recount": connection.scalars(_RECOUNT, _values(key)).first() or 0,
     }
     connection.execute(insert_new(connection.dialect, _table), row)
 

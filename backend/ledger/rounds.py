@@ -364,14 +364,21 @@ def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
     return [by_id[round_id] for round_id in ids]
 
 
+# Built once: building a statement takes longer than SQLite takes to run it.
+_OF_ROUND = update(_table).where(_table.c.id == bindparam("of_round"))
+_SET_TAUGHT = _OF_ROUND.values(taught=bindparam("now_taught"), taught_by=bindparam("now_by"))
+_SET_HUMAN = _OF_ROUND.values(human=bindparam("now_human"), confirmed=bindparam("now_confirmed"))
+
+
 def set_taught(connection: Connection, round_id: int, label: str | None, by: Teacher | None) -> None:
     """Record the label from which the rewards in the state are now computed."""
-    connection.execute(update(_table).where(_table.c.id == round_id).values(taught=label, taught_by=by))
+    connection.execute(_SET_TAUGHT, {"of_round": round_id, "now_taught": label, "now_by": by})
 
 
 def set_human(connection: Connection, round_id: int, label: str | None, confirmed: float | None) -> None:
     """Record the current human label and the agreement of the voted label with it, in [0, 1]."""
-    connection.execute(update(_table).where(_table.c.id == round_id).values(human=label, confirmed=confirmed))
+    said = {"of_round": round_id, "now_human": label, "now_confirmed": confirmed}
+    connection.execute(_SET_HUMAN, said)
 
 
 def seal_texts(connection: Connection, of: Sequence[Round]) -> None:

@@ -395,7 +395,9 @@ def _task() -> Response:
     if not _TASK.fullmatch(number):
         raise BadBodyError("the query names no task", where="task", fix="for example ?project=7&task=12")
     config, raw, problem = _asked_for(stored.key, int(number))
-    found = _runtime().inspect(stored.key, int(number), config, raw, problem)
+    runtime = _runtime()
+    inspected = runtime.inspect(stored.key, int(number), config, raw, problem)
+    found = _in_time(inspected, runtime.settings.deadline)
     if _wants_html():
         page = build.render_task(found, stored.title)
         answer = Response(page, content_type="text/html; charset=utf-8")

@@ -363,7 +363,7 @@ class Runtime:
 
     def inspect(
         self, project: str, task: int, config: LabelConfig | None, raw: Any, problem: str
-    ) -> InspectedTask:
+    ) -> Future[InspectedTask]:
         """What models are sent about a task, what they answered, and what became of it; nothing is sent.
 
         Args:
@@ -377,8 +377,7 @@ class Runtime:
         job = None
         if parsed is not None and config is not None:
             job = Job(project, *parsed, config, self.projects.settings(project))
-        asking = self._process.inspector.inspect(project, task, job, problem)
-        return self._thread.submit(asking).result(self.settings.deadline)
+        return self._thread.submit(self._process.inspector.inspect(project, task, job, problem))
 
     def learn(self, event: WebhookEvent) -> None:
         """Store what a webhook says; the states of all processes catch up with it.

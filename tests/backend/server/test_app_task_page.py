@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic import SecretStr
 from whole_backend import Backend, votes
 
 from backend.label_studio.payloads import project_key
+from backend.server import app
 
 SCRIPT = votes(red="Glad", green="Sad", blue=None)
 AUTH: dict[str, Any] = {"auth": ("ada", "pässword")}
@@ -117,6 +119,23 @@ def test_without_access_to_label_studio_it_says_what_to_set(tmp_path: Path) -> N
         shown = client.get(path, headers=BROWSER, **AUTH).text
     assert shown.count("not read") == 2, "the answers of red and green"
     assert "set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY" in found["problem"]
+
+
+def test_a_loop_that_stands_still_is_busy(
+    backend: Backend, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "STANDSTILL", 0.1 - backend.runtime.settings.deadline)
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        stands.set()
+        goes_on.wait(30.0)
+
+    backend.runtime._thread.call_soon(compute)
+    assert stands.wait(30.0)
+    answer = page(backend, min(api.tasks))
+    goes_on.set()
+    assert (answer.status_code, answer.get_json()["code"]) == (503, "busy")
 
 
 def test_it_needs_the_credentials(backend: Backend, api: LabelStudioApi) -> None:

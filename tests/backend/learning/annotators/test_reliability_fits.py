@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +26,23 @@ SPLIT = 13
 """The task on which the good annotator and the guesser differ."""
 
 
-@pytest.fixture
-def backend(tmp_path: Path) -> Iterator[Backend]:
-    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad"), human_rewards=True) as backend:
+def backend_in(folder: Path) -> Backend:
+    return Backend(folder, votes(red="Glad", green="Glad", blue="Sad"), human_rewards=True)
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ledger of a backend that has predicted all tasks, which tests copy."""
+    folder = tmp_path_factory.mktemp("predicted")
+    with backend_in(folder) as backend:
         backend.predict(*(task(number) for number in (*TASKS, SPLIT)))
+    return folder / "ledger.sqlite"
+
+
+@pytest.fixture
+def backend(predicted: Path, tmp_path: Path) -> Iterator[Backend]:
+    shutil.copy(predicted, tmp_path)
+    with backend_in(tmp_path) as backend:
         yield backend
 
 

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
 from xdist.scheduler.loadfile import LoadFileScheduling
+
+
+class _Loggers(dict[str, Any]):
+    """All loggers, safe to iterate over while other threads create new ones.
+
+    pytest iterates over them before each phase of each test. It would fail if a library that a backend
+    imports in its own thread created a logger meanwhile.
+    """
+
+    def values(self) -> Iterator[Any]:  # type: ignore[override]  # callers only iterate
+        return iter(tuple(super().values()))
+
+
+logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
 
 
 def pytest_configure() -> None:

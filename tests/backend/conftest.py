@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import logging
 import math
 import shutil
 import ssl
@@ -67,20 +66,6 @@ gc.disable()  # until all tests are collected; none of them is garbage, and this
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
-
-
-class _Loggers(dict[str, Any]):
-    """All loggers, safe to iterate over while other threads create new ones.
-
-    pytest iterates over them before each phase of each test. It would fail if a library that a backend
-    imports in its own thread created a logger meanwhile.
-    """
-
-    def values(self) -> Iterator[Any]:  # type: ignore[override]  # callers only iterate
-        return iter(tuple(super().values()))
-
-
-logging.root.manager.loggerDict = _Loggers(logging.root.manager.loggerDict)
 
 
 @pytest.fixture(scope="session")

@@ -341,7 +341,6 @@ class JointFit:
             described |= {"contradicted": True}
         if self.doubt is not None:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
-            described |= {"rival_rounds": round(self.doubt.rounds)}
         if self.constant:
             described |= {"constant": [self.arms[arm] for arm in self.constant]}
         if self.earlier:

@@ -62,12 +62,10 @@ class Doubt:
     Attributes:
         arms: the positions of the arms that follow it.
         model: the model of the votes in which it is right.
-        rounds: the number of rounds that asked all arms, by which it was found.
     """
 
     arms: tuple[int, ...]
     model: TwoCoins | Kinds
-    rounds: float
 
 
 def _doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | None:
@@ -89,7 +87,7 @@ def _doubt_of(model: TwoCoins | Kinds, votes: VoteRows, labels: int) -> Doubt | 
     certain, rival = (model_by(belief, rows, counts, labels, model.temper) for belief in (ours, theirs))
     leads = certain.beliefs(rows)[1] - rival.beliefs(rows)[1]
     lead, error = float(counts @ leads) / rounds, float(np.sqrt(counts @ leads**2)) / rounds
-    return Doubt(tuple(group), rival, rounds) if lead - _ERRORS * error < bearable * apart else None
+    return Doubt(tuple(group), rival) if lead - _ERRORS * error < bearable * apart else None
 
 
 def _reading(group: list[int], rows: Rows, counts: Array, labels: int, temper: Array) -> Array:
@@ -184,7 +182,7 @@ class VotesFit:
             model = _moved(model, by)
         doubt = _doubt_of(model, rows, labels)
         if doubt is None and unclear:
-            doubt = Doubt(unclear, _fit_model(rows, labels, possible), float(rows.counts.sum()))
+            doubt = Doubt(unclear, _fit_model(rows, labels, possible))
         if doubt is None:
             model = _with_difficulty(model, rows)
         head_start = 0.0 if doubt is not None else head_start

@@ -112,9 +112,9 @@ _MANY_ROUNDS = 100
 
 def _rival_alert(control: str, votes: VotesReport) -> Alert:
     """Some models read the tasks otherwise than the others; or perhaps, while few rounds show it."""
-    those, few = ", ".join(votes.rival_reading), votes.rival_rounds < _MANY_ROUNDS
+    those, few = ", ".join(votes.rival_reading), votes.everyone < _MANY_ROUNDS
     if few:
-        found = f"{those} may read the tasks otherwise than the other models. {votes.rival_rounds} tasks that"
+        found = f"{those} may read the tasks otherwise than the other models. {votes.everyone:.0f} tasks that"
         found += " asked every model do not show yet who is right"
     else:
         found = f"{those} read the tasks otherwise than the other models, and votes alone do not show who is"

@@ -350,7 +350,6 @@ class VotesReport:
     contradicted: bool = False
     people_say: Mapping[str, str] = field(default_factory=dict)
     rival_reading: tuple[str, ...] = ()
-    rival_rounds: int = 0
     constant: tuple[str, ...] = ()
     earlier_projects: int = 0
 
@@ -372,7 +371,6 @@ class VotesReport:
             contradicted="contradicted" in joint,
             people_say=joint.get("conventions", {}).get("people_say", {}),
             rival_reading=tuple(joint.get("rival_reading", ())),
-            rival_rounds=joint.get("rival_rounds", 0),
             constant=tuple(joint.get("constant", ())),
             earlier_projects=joint.get("earlier", {}).get("projects", 0),
         )

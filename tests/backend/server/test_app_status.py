@@ -259,7 +259,6 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "human": False,
         "people_say": {},
         "rival_reading": [],
-        "rival_rounds": 0,
         "constant": [],
         "earlier_projects": 0,
     }
@@ -372,7 +371,7 @@ def test_models_that_read_the_tasks_otherwise_are_an_alert_that_names_the_labels
     with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
         backend.predict(task(1))
         assert "rival_readings" not in codes(project_of(backend))
-        found_related(backend, rival_reading=["blue", "red"], rival_rounds=100)
+        found_related(backend, rival_reading=["blue", "red"], everyone=100.0)
         [alert] = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "rival_readings"]
     assert alert["message"].startswith("mood: blue, red read the tasks otherwise than the other models")
     assert alert["fix"].startswith("label the 20 tasks with the lowest scores by hand")
@@ -382,7 +381,7 @@ def test_models_that_read_the_tasks_otherwise_are_an_alert_that_names_the_labels
 def test_a_rival_reading_in_few_everyone_rounds_is_a_note(tmp_path: Path) -> None:
     with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
         backend.predict(task(1))
-        found_related(backend, rival_reading=["blue", "red"], rival_rounds=99)
+        found_related(backend, rival_reading=["blue", "red"], everyone=99.0)
         [alert] = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "rival_readings"]
     assert alert["message"] == (
         "mood: blue, red may read the tasks otherwise than the other models. "

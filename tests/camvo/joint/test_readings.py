@@ -88,5 +88,5 @@ def test_in_doubt_all_arms_count_alike():
         VotesFit.of_rows(votes, 2), ("no", "yes"), tuple("abcdef"), dict.fromkeys("abcdef", 1.0)
     )
     assert fit.describe()["rival_reading"] in (["a", "b", "c"], ["d", "e", "f"])
-    assert fit.describe()["rival_rounds"] == 600
+    assert fit.describe()["everyone"] == 600
     assert np.ptp(fit.model.accuracy) == 0.0

@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -147,6 +149,22 @@ class Backend:
         """POST /webhook, which must be accepted."""
         response = self.post("/webhook", body)
         assert response.status_code == 200, response.text
+
+    @contextmanager
+    def standstill(self) -> Iterator[None]:
+        """Let the loop stand still meanwhile."""
+        stands, goes_on = threading.Event(), threading.Event()
+
+        def compute() -> None:
+            stands.set()
+            goes_on.wait(30.0)
+
+        self.runtime._thread.call_soon(compute)
+        try:
+            assert stands.wait(30.0)
+            yield
+        finally:
+            goes_on.set()
 
     def rounds(self, task: int, project: Project | None = None) -> list[Round]:
         with self.ledger.read() as connection:

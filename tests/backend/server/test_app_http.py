@@ -189,18 +189,10 @@ def test_ready_is_503_while_the_loop_stands_still_and_health_is_not(
 ) -> None:
     backend.runtime.embedder.load()
     monkeypatch.setattr(runtime, "_READY_PATIENCE", 0.1)
-    stands, goes_on = threading.Event(), threading.Event()
-
-    def compute() -> None:
-        stands.set()
-        goes_on.wait(30.0)
-
-    backend.runtime._thread.call_soon(compute)
-    assert stands.wait(30.0)
-    response = backend.client.get("/ready")
-    assert (response.status_code, response.get_json()["loop"]) == (503, False)
-    assert backend.client.get("/health").status_code == 200
-    goes_on.set()
+    with backend.standstill():
+        response = backend.client.get("/ready")
+        assert (response.status_code, response.get_json()["loop"]) == (503, False)
+        assert backend.client.get("/health").status_code == 200
     wait_until(lambda: backend.client.get("/ready").status_code == 200, "turn of the loop")
     said = "".join(capfd.readouterr())
     assert "threading.py" in said[said.index("loop_stands_still") :]  # where it stands

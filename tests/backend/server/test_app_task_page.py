@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,16 +124,8 @@ def test_a_loop_that_stands_still_is_busy(
     backend: Backend, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "STANDSTILL", 0.1 - backend.runtime.settings.deadline)
-    stands, goes_on = threading.Event(), threading.Event()
-
-    def compute() -> None:
-        stands.set()
-        goes_on.wait(30.0)
-
-    backend.runtime._thread.call_soon(compute)
-    assert stands.wait(30.0)
-    answer = page(backend, min(api.tasks))
-    goes_on.set()
+    with backend.standstill():
+        answer = page(backend, min(api.tasks))
     assert (answer.status_code, answer.get_json()["code"]) == (503, "busy")
 
 

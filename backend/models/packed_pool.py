@@ -233,7 +233,7 @@ class PackedPool:
     async def _send(self, members: list[Member]) -> None:
         """Ask about some tasks in one prompt; whatever happens, each gets an answer or an error."""
         try:
-            await outlast(lambda: self._ask([member for member in members if not member.answer.done()]))
+            await outlast(lambda: self._ask(members))
         except BaseException as error:
             for member in members:
                 if member.key not in self._held:
@@ -242,11 +242,14 @@ class PackedPool:
                 raise
 
     async def _ask(self, members: list[Member]) -> None:
-        """Ask about members until each has its answer.
+        """Ask about the members that nobody asks about yet, until each has its answer.
 
         A prompt that fails again and again may do so because of one text, so members that wait for outages
         are then asked about in smaller prompts.
         """
+        members = [each for each in members if each.key not in self._held and not each.answer.done()]
+        if not members:
+            return
         try:
             await self._ask_together(members)
         except (BudgetExhaustedError, ModelTimeoutError, UnavailableError) as error:

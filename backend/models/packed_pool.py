@@ -335,6 +335,7 @@ class PackedPool:
             )
         except ModelError as error:
             unread = isinstance(error, BadAnswerError | RefusedError)
+            self._pool[name].breaker.unread(error, _tasks_of(pack))
             usage = self._pool[name].failure_usage(messages, error, tasks=number)
             outcome = CallOutcome(None, usage, error.code, self._clock() - started)
             _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
@@ -367,8 +368,13 @@ class PackedPool:
         await self._packs.settle(pack, call, outcome, read)
         name, shares = next(iter(members)).query.model, pack.shares
         if outcome.code is None:
-            self._pool[name].breaker.judged(None if any(read.values()) else BadAnswerError.code)
+            code = None if any(read.values()) else BadAnswerError.code
+            self._pool[name].breaker.judged(code, _tasks_of(pack))
         count_parts(name, read)
         for member in members:
             cost = outcome.usage.cost * shares[member.key]
             member.end(PaidAnswer(read[member.key], cost, version=outcome.version))
+
+
+def _tasks_of(pack: Pack[Member]) -> frozenset[tuple[str, int]]:
+    return frozenset((member.query.project, member.query.task) for member in pack.members.values())

@@ -192,8 +192,8 @@ def record_answer(
         "answers": hashlib.sha256(said.encode()).hexdigest() if rewards else "",
         "reward": verdicts.reward(rewards),
     }
-    if entry.reward is None and not _is_closed(connection, round_.key, entry.cohort):
-        values["closed_through"] = connection.scalars(_NEWEST, values).one()
+    if entry.reward is None:
+        _close(connection, round_.key, entry.cohort)
     connection.execute(_ANSWERED, values)
 
 
@@ -221,11 +221,15 @@ class BlindQueues:
         return query.order_by(_rounds.c.task)  # else SQLite reads every round, instead of the index of these
 
     def count_as_wrong(self, tasks: Sequence[int]) -> None:
-        """Count the labels of deleted tasks as wrong from now on."""
-        chosen = among(self.connection.dialect, _columns.task, tasks)
-        self.connection.execute(
-            update(_table).where(_columns.project == self.project, chosen).values(reward=0.0, answers="")
+        """Count the labels of deleted tasks as wrong; as an answer does, that closes their cohorts."""
+        chosen = among(self.connection.dialect, _columns.task, tasks), _columns.project == self.project
+        unanswered = select(_columns.control, _columns.epoch, _columns.cohort, func.min(_columns.task)).where(
+            *chosen, _columns.reward.is_(None)
         )
+        cohorts = unanswered.group_by(_columns.control, _columns.epoch, _columns.cohort)
+        for control, epoch, cohort, task in self.connection.execute(cohorts).all():
+            _close(self.connection, RoundKey(self.project, task, control, "", epoch), cohort)
+        self.connection.execute(update(_table).where(*chosen).values(reward=0.0, answers=""))
 
     def all(self) -> dict[tuple[str, str], BlindQueue]:
         """Return (control, epoch) → the queue of the question, from its front."""
@@ -309,8 +313,12 @@ def counting_hash(label: str, score: float, plan: Mapping[str, Any]) -> str:
     return hashlib.sha256(counted.encode()).hexdigest()
 
 
-def _is_closed(connection: Connection, key: RoundKey, cohort: int) -> bool:
-    return connection.execute(_ENDS, _values(key) | {"of_cohort": cohort}).first() is not None
+def _close(connection: Connection, key: RoundKey, cohort: int) -> None:
+    """Close the cohort of a blind round, unless it is closed already."""
+    values = _values(key)
+    if connection.execute(_ENDS, values | {"of_cohort": cohort}).first() is None:
+        through = connection.scalars(_NEWEST, values).one()
+        connection.execute(_ANSWERED, values | {"closed_through": through})
 
 
 def _values(key: RoundKey) -> dict[str, Any]:

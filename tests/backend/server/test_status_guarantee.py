@@ -16,6 +16,7 @@ from stored_rounds import PROJECT, a_key, a_round
 from backend import settings
 from backend.commands import report as command
 from backend.ledger import Ledger, blind_tasks, deletions, projects, rounds
+from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.rounds import Round
 from backend.server.status import build
 from backend.server.status.build import build_report
@@ -212,6 +213,16 @@ def test_labels_from_before_the_audit_are_not_covered(audited: Audited) -> None:
     audited.answer(tasks, 1.0)
     guaranteed = audited.guarantee()
     assert (guaranteed.labels, guaranteed.beyond) == (250, 100)
+
+
+def test_a_deleted_blind_task_closes_its_cohort_as_an_answer_does(audited: Audited) -> None:
+    tasks = audited.store([0.99] * 2)
+    audited.delete(tasks[:1])
+    [later] = audited.store([0.99])
+    with audited.ledger.read() as connection:
+        [queue] = BlindQueues(connection, PROJECT).all().values()
+    assert queue.ends == {1: 2}
+    assert {each.task: each.cohort for each in queue} == {1: 1, 2: 1, later: 2}
 
 
 def test_labels_that_no_blind_task_could_be_drawn_from_are_not_covered(audited: Audited) -> None:

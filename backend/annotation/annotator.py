@@ -631,6 +631,5 @@ def _finished_round(
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
-    failures = finished.replies.failures(question.name)
     shown = {arm: count for arm, count in finished.prompt.shown.items() if arm in votes}
-    return NewRound(round_, contribution, shown, failures)
+    return NewRound(round_, contribution, shown, finished.replies.failures(question.name))

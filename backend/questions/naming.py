@@ -52,6 +52,11 @@ _SHARE: Final = re.compile(
 )
 """A probability in brackets behind a label."""
 
+_BRACKETED: Final = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
+_LETTERS: Final = re.compile(r"[^\W\d_]{1,2}")
+_OPTION: Final = re.compile(r"\(?([^\W\d_]{1,2})[).:](?:\s+(.*))?", re.DOTALL)
+_WORD: Final = re.compile(r"\w+")
+
 _VARIANTS: Final = "\ufe0e\ufe0f"
 """Invisible characters that say how an emoji is drawn."""
 
@@ -109,11 +114,9 @@ def label_named(labels: Sequence[Label], said: object) -> str | None:
     match said:
         case str():
             forms = unwrapped(said)
-            without = _SHARE.sub("", forms[-1])
+            bare = _undressed(labels, forms[-1])
             named = _named(tuple(labels), forms)
-            return (
-                _named(tuple(labels), unwrapped(without)) if named is None and without != forms[-1] else named
-            )
+            return _named(tuple(labels), unwrapped(bare)) if named is None and bare is not None else named
         case list():
             same = {label_named(labels, each) for each in said} if _repeats(said) else {None}
             steps = all(isinstance(step, str) for step in said) and any(label.path for label in labels)
@@ -123,6 +126,21 @@ def label_named(labels: Sequence[Label], said: object) -> str | None:
             return label_named(labels, inner) if (inner := _inner(labels, said)) is not None else None
         case _:
             return _named(tuple(labels), [*_spellings(said)])
+
+
+def _undressed(labels: Sequence[Label], words: str) -> str | None:
+    """Words without a probability or brackets around them, or the letter before an option's text."""
+    if (without := _SHARE.sub("", words)) != words:
+        return without
+    if (bracketed := _BRACKETED.fullmatch(words)) is not None:
+        return bracketed[1]
+    letters = [label.text for label in labels]
+    option = _OPTION.fullmatch(words) if all(map(_LETTERS.fullmatch, letters)) else None
+    if option is None or any(
+        word in letters and word != option[1] for word in _WORD.findall(option[2] or "")
+    ):
+        return None
+    return option[1]
 
 
 def labels_named(labels: Sequence[Label], said: object) -> list[str] | None:

@@ -37,6 +37,7 @@ def read(control: str, content: str) -> str | None:
 
 
 MOODS = labels("Good", "Not good")
+LETTERS = labels("A", "B", "C")
 CHINESE = labels("好评", "差评")
 STARS = '<Rating name="c" toName="t"/>'
 SCORE = '<Number name="c" toName="t" min="0" max="100" step="1"/>'
@@ -56,6 +57,9 @@ SPANS = '<Labels name="c" toName="t"><Label value="PER"/><Label value="LOC"/></L
         (MOODS, 'I think the answer is "Good".', "Good"),
         (MOODS, '{"c": "Good (90%)"}', "Good"),
         (MOODS, "Not good (confidence: 0.8)", "Not good"),
+        (LETTERS, "The answer is (B).", "B"),
+        (LETTERS, '{"c": "B) Paris"}', "B"),
+        (LETTERS, "Answer: B. Paris, in France", "B"),
         (CHINESE, "好评。", "好评"),
         (CHINESE, '{"c": "【差评】"}', "差评"),
         (CHINESE, "答案：差评", "差评"),
@@ -94,6 +98,9 @@ def test_what_can_be_read_in_one_way_is_a_vote(control: str, content: str, vote:
     [
         (MOODS, '{"c": "Good (2)"}'),
         (MOODS, "I think the answer is Good, or Not good."),
+        (LETTERS, "A) Rome or B) Paris"),
+        (LETTERS, "B: I am sure that C is wrong"),
+        (labels("0", "1"), "1. The text is long"),
         (STARS, "4 of 10"),
         (SCORE, '{"c": "1,000"}'),
         (ANY, '{"c": "1,000"}'),

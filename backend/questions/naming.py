@@ -388,7 +388,9 @@ def _leads_to(
     nodes = {label.value: {_loose(node) for node in label.path or ()} for label in labels}
     own, known = nodes.get(named or "", set()), set().union(*nodes.values())
     return not any(
-        step in leaves or (step in known - own) or (step not in own and _PARTS.search(words))
+        step in leaves
+        or (step in known - own)
+        or (step not in own and (_PARTS.search(words) or _AND.search(words)))
         for words in _STEPS.split(text)[:-1]
         for step in [_loose(words)]
     )

@@ -315,7 +315,7 @@ class ExplorationSums:
         self._change(lambda pattern: pattern.renamed(names))
 
     def relabel(self, label: Callable[[str], str | None]) -> None:
-        """Give the votes other labels."""
+        """Give the votes other labels. A place does not name its label, so all of them stay."""
         self._change(lambda pattern: pattern.relabelled(label))
 
     def _change(self, change: Callable[[VotePattern], VotePattern]) -> None:

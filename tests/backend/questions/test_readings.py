@@ -86,6 +86,8 @@ SPANS = '<Labels name="c" toName="t"><Label value="PER"/><Label value="LOC"/></L
         (ORDER, '{"c": ["b: title b", "3: title 3", "a: title a"]}', '["b","3","a"]'),
         (LEAF, '{"c": {"Animal": ["Dog"]}}', "Animal / Dog"),
         (LEAVES, "Animal / Dog, Plant / Tree", '["Animal / Dog","Plant / Tree"]'),
+        (LEAVES, "Animal / Dog and Plant / Tree", '["Animal / Dog","Plant / Tree"]'),
+        (LEAVES, "- Animal / Dog\n- Plant / Tree", '["Animal / Dog","Plant / Tree"]'),
         (LEAVES, '{"c": {"Animal": ["Dog", "Cat"], "Plant": "Tree"}}', None),
     ],
 )

@@ -217,10 +217,10 @@ class ModelCaller:
     def failure_usage(self, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
         """Return the reported usage of a failed call about ``tasks`` tasks.
 
-        A provider may bill a call that timed out, so it counts as answered; one that was never sent says that
-        it used nothing.
+        A provider may bill a call that timed out or broke off, so it counts as answered; one that was never
+        sent says that it used nothing.
         """
-        if error.usage is not None or not isinstance(error, ModelTimeoutError):
+        if error.usage is not None or not error.billable:
             return error.usage or Usage(0, 0, 0.0)
         return Usage(0, 0, self.model.cost(messages, tasks))
 

@@ -179,7 +179,7 @@ def _quote() -> Response:
     if body.instructions is not None:
         _runtime().projects.remember_instructions(body.project, body.instructions)
     if body.counted is None:
-        counted, example = quotes.count(body.project, config, body.tasks)
+        counted, example = quotes.count(body.project, config, body.tasks, body.below)
         return jsonify(counted=counted, example=example)
     try:
         made = quotes.quote(body.project, config, body.tasks, body.counted)

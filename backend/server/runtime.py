@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
 from backend.annotation.job import Job
+from backend.annotation.job_questions import ALL
 from backend.annotation.queue import Answer, JobQueue
 from backend.errors import BadBodyError, LedgerError
 from backend.label_studio.payloads import START_TRAINING, JobTerms, WebhookEvent, parse_task
@@ -149,13 +150,13 @@ class _Quotes:
         self._under_way = _LastingWork[Quote](deadline)
 
     def count(
-        self, project: str, config: LabelConfig, tasks: Sequence[Any]
+        self, project: str, config: LabelConfig, tasks: Sequence[Any], below: float = ALL
     ) -> tuple[dict[str, int], int | None]:
         """Count some tasks of a project: the sums, and the number of the task to send with :meth:`quote`."""
         require_questions(config)
         settings = self._settings(project)
         maker = QuoteMaker(self._process, settings, project)
-        maker.count(_jobs(project, config, settings, tasks))
+        maker.count(_jobs(project, config, settings, tasks), below)
         sums = {field.name: getattr(maker.tally, field.name) for field in fields(maker.tally)}
         return sums, None if maker.example is None else maker.example.task
 
@@ -357,6 +358,7 @@ class Runtime:
                 aim_usd=terms.aim_usd,
                 everyone=terms.everyone,
                 waits=not terms.no_wait,
+                below=terms.below,
             )
         jobs = [None if (task := parse_task(raw)) is None else job(project, *task) for raw in tasks]
         return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))

@@ -14,7 +14,7 @@ from prometheus_client.samples import Sample
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
-from backend.errors import BadLabelConfigError, ModelTimeoutError
+from backend.errors import BadLabelConfigError, ModelTimeoutError, UnavailableError
 from backend.learning.annotators import answered_questions
 from backend.learning.label_schemes import compare_texts_so_far, question_of
 from backend.learning.projects import asked_questions, closed_controls, project_settings, shown_instructions
@@ -66,6 +66,9 @@ from backend.settings import Environment, Settings
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 from camvo.twins import judge_pack, model_of
+
+_MAYBE_BILLED = frozenset({ModelTimeoutError.code, UnavailableError.code})
+"""Failures of calls that cost something only because a provider may bill them."""
 
 _WHY: dict[Reason, str] = {
     "recounted": "votes were counted again since, which changed labels or scores",
@@ -406,7 +409,7 @@ def _project_report(
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)
             else None,
-            timeouts_usd=sum(row.cost_usd for row in calls if row.failure == ModelTimeoutError.code),
+            timeouts_usd=sum(row.cost_usd for row in calls if row.failure in _MAYBE_BILLED),
         ),
         questions=questions,
         models=models,

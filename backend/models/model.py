@@ -105,8 +105,8 @@ def _price_no_answers() -> None:
 def without_records() -> Iterator[None]:
     """Make litellm's calls inside the block without the records that its callbacks would read.
 
-    CaMVo has no such callbacks. The records of a call take a fifth of its processor time, and those of a batch
-    that has ended download its results once more. litellm makes none of the calls that it makes within others.
+    CaMVo has no such callbacks. The records of a call take a fifth of its processor time, and those of a
+    batch that has ended download its results once more. litellm leaves them out of calls within others.
     """
     from litellm._internal_context import is_internal_call  # noqa: PLC0415
 
@@ -118,7 +118,7 @@ def without_records() -> Iterator[None]:
 
 
 async def complete(request: Mapping[str, Any]) -> Any:
-    """Make one call: by :mod:`backend.models.calls` where it has the provider, else by ``litellm.acompletion``."""
+    """Make one call, by :mod:`backend.models.calls` where it has the provider, else by litellm."""
     module = litellm()
     path = path_of(request, os.environ) if isinstance(module, ModuleType) else None
     if path is not None:

@@ -202,15 +202,15 @@ class Planner:
             costs = {**costs, STUDENT: 0.0}
         observations = {}
         for question in questions:
-            reads = policy.reads_context(question.aggregation)
-            context = await contexts.of(question) if reads else contexts.so_far(question)
+            linear = policy.linear(question.aggregation)
+            context = await contexts.of(question) if linear else contexts.so_far(question)
             key = StateKey(job.project, question.key.control, question.key.epoch)
             current = partial(
                 self._states.current,
                 key,
                 dimension=context.shape[0],
                 lambda_l=job.settings.policy.lambda_l,
-                linear=policy.linear(question.aggregation),
+                linear=linear,
             )
             state = await current()
             kind = question_kind(question.config.tag, len(question.options))

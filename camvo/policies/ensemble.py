@@ -117,13 +117,6 @@ class Ensemble(EnsembleParameters):
         """Whether the policy reads the linear models of the context for a question that is so aggregated."""
         return True
 
-    def reads_context(self, aggregation: Aggregation) -> bool:
-        """Whether the policy reads the context itself for a question that is so aggregated.
-
-        A fit may also read it (:attr:`camvo.policies.policy.Fit.reads_context`).
-        """
-        return True
-
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
         """``None``: the policy needs no background fit."""
         return None

@@ -168,7 +168,7 @@ class Observation:
     Attributes:
         state: what was learnt about the question.
         context: the embedding e_t, shape (d,), finite; zeros if it is unknown, for policies that do not read
-            it (:meth:`camvo.policies.ensemble.Ensemble.reads_context`).
+            it (:meth:`camvo.policies.ensemble.Ensemble.linear`).
         labels: the label set in the order of the label config, or the items to rank; empty for a number.
         aggregation: how votes on the question become one answer.
         fit: the latest background fit of the policy's :meth:`~camvo.Policy.fit_data`. Without one, the policy
@@ -486,11 +486,10 @@ class Policy(Protocol):
         ...
 
     def linear(self, aggregation: Aggregation) -> bool:
-        """Whether it reads the linear models of the context; if not, the state need not keep them."""
-        ...
+        """Whether it reads the linear models of the context.
 
-    def reads_context(self, aggregation: Aggregation) -> bool:
-        """Whether it reads the context itself, apart from what a fit reads of it."""
+        If not, the state need not keep them, and only fits read the context (:attr:`.Fit.reads_context`).
+        """
         ...
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:

@@ -14,7 +14,7 @@ The last three also take how sure the models say they are of these votes
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
@@ -29,13 +29,11 @@ from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.places import SpanFit
 from camvo.joint.votes_fit import VotesFit
-from camvo.numerics.small import within
 from camvo.stages.stages import Exploration, Stages
-from camvo.state.arm import EstimatorName, posterior
 from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import NO_CONTEXTS, NO_PATTERNS, LatestContexts, PatternCounts
-from camvo.state.state import State, check_contexts
+from camvo.state.state import State
 from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
@@ -297,80 +295,6 @@ class Estimates:
     copula: Copula | None = None
     histories: Mapping[str, int] = field(default_factory=dict)
     restarts: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scoring:
-    """Algorithm 1, lines 8–10, for one state and several arms: turn scores into estimates.
-
-    Attributes:
-        state: the question's state.
-        arms: the names of the K models.
-        alpha: α, the width of the confidence bound in standard deviations of the linear model.
-        lambda_r: λ_R, the strength of the log-Laplace regularisation.
-        estimator: how the parameters of the Beta distributions are estimated.
-    """
-
-    state: State
-    arms: Sequence[str]
-    alpha: float
-    lambda_r: float
-    estimator: EstimatorName
-
-    def columns(self, q: Array, width: Array, guess: Array | float) -> tuple[Array, ...]:
-        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``, (…, K)."""
-        standings = self.state.standings(self.arms, self.estimator)
-        n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
-        likely, believed = posterior(np.array((q - self.alpha * width, q)), prior, evidence)
-        smoothing = self.lambda_r * math.log(self.state.rounds + 2)
-        lower = likely
-        if smoothing > 0.0:
-            lower = (likely * n + smoothing / 2.0) / (n + smoothing)
-        correctness = (believed * n + 2.0 * (0.5 + 0.5 * guess)) / (n + 2.0)
-        return n, mu, lower, mu * within(q, 0.0, 1.0), correctness
-
-
-def estimate(
-    observation: Observation,
-    arms: Sequence[str],
-    *,
-    alpha: float,
-    lambda_r: float,
-    estimator: EstimatorName = "moments",
-    correlated: bool = False,
-    linear: bool = True,
-) -> Estimates:
-    """Score every arm on one question of one task; the parameters are those of :class:`Scoring`.
-
-    Without ``linear`` every q is ½ with width 0, and what is believed of an arm is its μ.
-    """
-    state = observation.state
-    if linear:
-        q, width = state.score(arms, observation.context)
-    else:
-        check_contexts([observation.context], state.dimension)
-        q, width = np.full(len(arms), UNREAD), np.zeros(len(arms))
-    guess = observation.aggregation.guess(observation.labels)
-    n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
-        q, width, guess
-    )
-    copula = None
-    if correlated:
-        copula = Copula.of_round(state.pairs.correlation(arms), state.rounds, observation.context)
-    return Estimates(
-        labels=observation.labels,
-        context=observation.context,
-        rewards=n,
-        agreement=mu,
-        q=q,
-        lower=lower,
-        weights=weights,
-        correctness=correctness,
-        aggregation=observation.aggregation,
-        copula=copula,
-        histories=state.histories.current_of(arms),
-        restarts=state.drift.restarts,
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

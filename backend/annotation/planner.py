@@ -250,8 +250,8 @@ class Openings:
         ended: how many first rounds of each project have ended in this process.
     """
 
-    def __init__(self, patience: float = _PATIENCE) -> None:
-        self.patience = patience
+    def __init__(self) -> None:
+        self.patience = _PATIENCE
         self._begun: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self._all_ended: dict[str, asyncio.Event] = {}

@@ -9,7 +9,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -83,16 +83,15 @@ class Contacts:
 
     Args:
         lease: seconds until a claim expires unless it is renewed.
-        clock: monotonic seconds.
     """
 
-    def __init__(self, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lease, self._clock = lease, clock
+    def __init__(self, lease: float) -> None:
+        self._lease = lease
         self._last = self._back = -math.inf
 
     def note(self) -> None:
         """Record that the ledger has been reached."""
-        at = self._clock()
+        at = time.monotonic()
         if math.isfinite(self._last) and at - self._last > 2 / 3 * self._lease:
             self._back = at
         self._last = at
@@ -100,7 +99,7 @@ class Contacts:
     @property
     def grace(self) -> float:
         """Seconds for which expired claims of other owners are not taken over."""
-        return self._lease if self._clock() - self._back < self._lease else 0.0
+        return self._lease if time.monotonic() - self._back < self._lease else 0.0
 
 
 _claims = tables.claims

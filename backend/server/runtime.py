@@ -34,7 +34,6 @@ from backend.ledger import LedgerAccess, money
 from backend.ledger.database.statements import try_write
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.recounts import Counting, FurtherVotes, Recounts
-from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
 from backend.quotes.quote import JobTally, Quote
@@ -251,7 +250,6 @@ class Runtime:
         settings: the validated settings.
         environment: the ledger's address and the secrets.
         clock: returns unix seconds; tests may replace it.
-        embedder: an embedder to use instead of a new one; closed with the runtime.
     """
 
     def __init__(
@@ -260,7 +258,6 @@ class Runtime:
         environment: Environment,
         *,
         clock: Callable[[], float] = time.time,
-        embedder: Embedder | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -270,7 +267,6 @@ class Runtime:
             settings,
             environment,
             clock=clock,
-            embedder=embedder,
             thread=self._thread,
             give_way=self._urgent_requests.give_way,
         )

@@ -166,7 +166,6 @@ class PackedPool:
         calls: the ledger's side of this process's calls.
         retries: the number of further calls after a failure that may be temporary.
         clock: unix seconds.
-        rng: draws ids and the order of tasks.
 
     Attributes:
         collector: knows which tasks wait for a prompt, and which are still being prepared.
@@ -179,10 +178,9 @@ class PackedPool:
         *,
         retries: int,
         clock: Callable[[], float],
-        rng: random.Random | None = None,
     ) -> None:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
-        self._rng = rng or random.SystemRandom()
+        self._rng = random.SystemRandom()
         self._retries, self._clock = retries, clock
         self.collector = _Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -67,12 +66,12 @@ class Situation:
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms in alphabetical order."""
-        return _arms_and_prices(tuple(self.costs.items()))[0]
+        return tuple(sorted(self.costs))
 
     @property
     def prices(self) -> Array:
-        """The arms' prices, shape (K,), read-only: plans share the array."""
-        return _arms_and_prices(tuple(self.costs.items()))[1]
+        """The arms' prices, shape (K,)."""
+        return np.array([self.costs[arm] for arm in self.arms], dtype=np.float64)
 
     @property
     def prices_with_waits(self) -> Array:
@@ -84,14 +83,6 @@ class Situation:
     def rounds(self) -> int:
         """The fewest rounds that the state of any question has learnt from."""
         return min(observation.state.rounds for observation in self.observations.values())
-
-
-@lru_cache(maxsize=64)
-def _arms_and_prices(costs: tuple[tuple[str, float], ...]) -> tuple[tuple[str, ...], Array]:
-    ordered = sorted(costs)
-    prices = np.array([price for _, price in ordered], dtype=np.float64)
-    prices.flags.writeable = False
-    return tuple([arm for arm, _ in ordered]), prices
 
 
 @dataclass(frozen=True, kw_only=True)

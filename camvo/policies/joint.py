@@ -7,6 +7,8 @@ from collections.abc import Collection, Container, Hashable, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops, rounds_needed
 from camvo.joint.joint_fit import JointFit
@@ -292,7 +294,14 @@ class Joint(Ensemble, JointParameters):
 
     def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan: draw for exploration, and freeze the order and the stops."""
-        return super().assemble(situation, choice).staged(self._staged(situation))
+        plan, stages = super().assemble(situation, choice), self._staged(situation)
+        first = frozenset(stages.first)
+        return replace(
+            plan,
+            subset=tuple([arm for arm in plan.arms if arm in first]),
+            propensity=np.array([1.0 if arm in first else stages.propensity for arm in plan.arms]),
+            stages=stages,
+        )
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""

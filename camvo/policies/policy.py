@@ -333,16 +333,6 @@ class Plan:
     complete: bool = True
     stages: Stages | None = None
 
-    def staged(self, stages: Stages) -> Plan:
-        """The same plan with its arms asked in stages."""
-        first = frozenset(stages.first)
-        return replace(
-            self,
-            subset=tuple([arm for arm in self.arms if arm in first]),
-            propensity=np.array([1.0 if arm in first else stages.propensity for arm in self.arms]),
-            stages=stages,
-        )
-
     def with_contexts(self, contexts: Mapping[str, Array]) -> Plan:
         """The same plan with contexts that are known only now: question → its context, shape (d,)."""
         estimates = {

@@ -288,23 +288,6 @@ _ALL_PACK_CHECKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PackCheck:
-    """One comparison.
-
-    Attributes:
-        control: the question's control.
-        epoch: its epoch.
-        arm: the packed arm.
-        agreed: whether both votes were the same.
-    """
-
-    control: str
-    epoch: str
-    arm: str
-    agreed: bool
-
-
 def record_pack_checks(connection: Connection, key: RoundKey, arm: str, *, agreed: bool, now: float) -> None:
     """Record a comparison; a task that was compared before keeps its first one."""
     row = {
@@ -331,12 +314,12 @@ class PackChecks:
         row = self.connection.execute(_COUNT_PACK_CHECKS, {"of": self.project}).one()
         return int(row[0]), row[1]
 
-    def all(self) -> list[PackCheck]:
-        """Return a project's comparisons in the order in which they were recorded."""
-        return [
-            PackCheck(**row._mapping)
-            for row in self.connection.execute(_ALL_PACK_CHECKS, {"of": self.project})
-        ]
+    def by_question(self) -> dict[tuple[str, str, str], list[bool]]:
+        """Return (packed arm, control, epoch) → whether both votes were the same, as they were recorded."""
+        found: dict[tuple[str, str, str], list[bool]] = {}
+        for row in self.connection.execute(_ALL_PACK_CHECKS, {"of": self.project}):
+            found.setdefault((row.arm, row.control, row.epoch), []).append(row.agreed)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

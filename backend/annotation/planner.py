@@ -61,11 +61,6 @@ class Allowances:
 
         It is infinite without a budget, or if the number of tasks is unknown, and for any policy but
         ``joint``: no other weighs the worth of a label against its price at every step.
-
-        Args:
-            policy: the project's policy.
-            job: the task.
-            costs: the expected price in $ of each model that may be asked.
         """
         full, budget = sum(once_each(costs).values()), job.settings.budget
         purse = None if job.purse is None else job.purse.name

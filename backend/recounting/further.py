@@ -42,11 +42,7 @@ from camvo.typing import Array
 
 
 class _StoredContexts:
-    """The contexts that rounds hold.
-
-    Args:
-        contexts: question → its context, shape (d,).
-    """
+    """The contexts that rounds hold, by question, shape (d,) each."""
 
     def __init__(self, contexts: Mapping[str, Array]) -> None:
         self._contexts = contexts

@@ -362,12 +362,7 @@ class Runtime:
     ) -> Future[InspectedTask]:
         """What models are sent about a task, what they answered, and what became of it; nothing is sent.
 
-        Args:
-            project: the project's key.
-            task: the task's number.
-            config: its label config; ``None`` if it is not known.
-            raw: the task as Label Studio sends it; ``None`` if it is not known.
-            problem: why they are not known.
+        If the label config and the task as Label Studio sends it are not known, ``problem`` says why.
         """
         parsed = None if raw is None else parse_task(raw)
         job = None

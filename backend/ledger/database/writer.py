@@ -399,11 +399,6 @@ class Writer:
 
         A connection that breaks during a commit leaves open whether the function's writes are stored, so
         ``function`` must recognise its own writes.
-
-        Args:
-            function: as for :meth:`submit`.
-            patience: seconds after which a failure is raised that may pass.
-            on_outage: called after the first such failure.
         """
         return await outlast(lambda: self.run(function), patience=patience, on_outage=on_outage)
 

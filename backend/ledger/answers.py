@@ -40,13 +40,12 @@ from backend.errors import Usage
 from backend.ledger import money, projects
 from backend.ledger.database import tables
 from backend.ledger.database.database import Ledger, file_of
-from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now, portions
+from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now
 from backend.ledger.money import CallCost, from_picodollars, to_picodollars
 from backend.ledger.rounds import RoundKey
 
 _table, _links = tables.answers, tables.answer_tasks
 
-_KEYS_PER_QUERY = 500
 _NOT_READ = ("created_at",)
 _COUNTED = exists().where(
     tables.rounds.c.project == _table.c.project,
@@ -56,7 +55,7 @@ _COUNTED = exists().where(
 )
 _FIND = select(
     *(column for column in _table.c if column.name not in _NOT_READ), _COUNTED.label("counted")
-).where(_table.c.key.in_(bindparam("keys", expanding=True)))
+).where(among(_table.c.key, "keys"))
 _BUYER = select(_table.c.project, _table.c.task).where(
     _table.c.key == bindparam("of"), _table.c.project.is_not(None)
 )
@@ -108,13 +107,11 @@ class StoredAnswer:
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
     """Return the stored answers by key; keys without an answer are absent."""
-    unique_keys = list(dict.fromkeys(keys))
     answers: dict[str, StoredAnswer] = {}
-    for some in portions(unique_keys, _KEYS_PER_QUERY):
-        for row in connection.execute(_FIND, {"keys": some}):
-            values = dict(row._mapping)
-            values |= {"cost": from_picodollars(row.cost), "confidences": row.confidences or {}}
-            answers[row.key] = StoredAnswer(**values)
+    for row in connection.execute(_FIND, {"keys": list(dict.fromkeys(keys))}):
+        values = dict(row._mapping)
+        values |= {"cost": from_picodollars(row.cost), "confidences": row.confidences or {}}
+        answers[row.key] = StoredAnswer(**values)
     return answers
 
 
@@ -181,11 +178,11 @@ def _task_using(connection: Connection, key: str) -> tuple[str, int] | None:
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Delete the answers that only these tasks use, and return how many were deleted."""
-    chosen = among(connection.dialect, _table.c.task, tasks)
+    chosen = among(_table.c.task, tasks)
     bought = and_(_table.c.project == project, chosen)
-    of_tasks = (_links.c.project == project, among(connection.dialect, _links.c.task, tasks))
+    of_tasks = (_links.c.project == project, among(_links.c.task, tasks))
     other_links = _links.alias()
-    others = or_(other_links.c.project != project, ~among(connection.dialect, other_links.c.task, tasks))
+    others = or_(other_links.c.project != project, ~among(other_links.c.task, tasks))
     linked_elsewhere = exists().where(other_links.c.key == _table.c.key, others)
     for_nobody_else = or_(_table.c.project.is_(None), bought)
     deleted = 0

@@ -254,7 +254,7 @@ class BlindQueues:
 
     def count_as_wrong(self, tasks: Sequence[int]) -> None:
         """Count the labels of deleted tasks as wrong from now on."""
-        chosen = among(self.connection.dialect, _columns.task, tasks)
+        chosen = among(_columns.task, tasks)
         self.connection.execute(
             update(_table).where(_columns.project == self.project, chosen).values(reward=0.0, answers="")
         )

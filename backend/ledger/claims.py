@@ -22,7 +22,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from backend.ledger import money
 from backend.ledger.answers import store_received
 from backend.ledger.database import tables
-from backend.ledger.database.statements import insert, now
+from backend.ledger.database.statements import among, insert, now
 from backend.ledger.database.writer import Writer
 
 
@@ -105,7 +105,7 @@ class Contacts:
 _claims = tables.claims
 _RENEW = (
     update(_claims)
-    .where(_claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by"))
+    .where(among(_claims.c.key, "keys"), _claims.c.owner == bindparam("by"))
     .values(expires_at=bindparam("until"))
 )
 _NOTE = (
@@ -115,14 +115,10 @@ _NOTE = (
 )
 _BATCH = "batch:"
 _OWNER = select(_claims.c.owner).where(_claims.c.key == bindparam("of"))
-_RELEASE = delete(_claims).where(
-    _claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by")
-)
+_RELEASE = delete(_claims).where(among(_claims.c.key, "keys"), _claims.c.owner == bindparam("by"))
 _OWNERS = select(_claims.c.owner).distinct()
-_OF_OWNERS = (
-    delete(_claims).where(_claims.c.owner.in_(bindparam("owners", expanding=True))).returning(_claims.c.call)
-)
-_CLAIMED = select(_claims.c.key, _claims.c.owner).where(_claims.c.key.in_(bindparam("keys", expanding=True)))
+_OF_OWNERS = delete(_claims).where(among(_claims.c.owner, "owners")).returning(_claims.c.call)
+_CLAIMED = select(_claims.c.key, _claims.c.owner).where(among(_claims.c.key, "keys"))
 _ADD_CLAIM = insert_rows(_claims)
 
 

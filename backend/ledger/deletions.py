@@ -174,16 +174,14 @@ class Prunable:
 
     def prune(self, ids: Sequence[int]) -> None:
         """Delete the contexts of rounds, and of their plans what only a later lesson would need."""
-        chosen = among(self.connection.dialect, _rounds.id, ids)
+        chosen = among(_rounds.id, ids)
         plans = self.connection.execute(select(_rounds.id, _rounds.plan).where(chosen)).all()
         rows = [{"number": row.id, "rest": _shortened(row.plan)} for row in plans]
         if rows:
             self.connection.execute(_PRUNE, rows)
-        of_rounds = among(self.connection.dialect, _further.round_id, ids)
+        of_rounds = among(_further.round_id, ids)
         self.connection.execute(update(tables.further_votes).where(of_rounds).values(confidence=None))
-        self.connection.execute(
-            delete(_contexts).where(among(self.connection.dialect, _contexts.c.round_id, ids))
-        )
+        self.connection.execute(delete(_contexts).where(among(_contexts.c.round_id, ids)))
 
     def pruned_tasks(self, ids: Sequence[int]) -> list[int]:
         """Return the tasks of pruned rounds that have no other round."""
@@ -191,9 +189,7 @@ class Prunable:
         has_other = exists().where(
             other.project == _rounds.project, other.task == _rounds.task, ~other.pruned
         )
-        query = (
-            select(_rounds.task).distinct().where(among(self.connection.dialect, _rounds.id, ids), ~has_other)
-        )
+        query = select(_rounds.task).distinct().where(among(_rounds.id, ids), ~has_other)
         return list(self.connection.scalars(query))
 
     def forget_texts(self, tasks: Sequence[int]) -> int:
@@ -236,7 +232,7 @@ def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def forget_contexts(connection: Connection, ids: Sequence[int]) -> None:
     """Delete contexts that no event needs any more."""
-    connection.execute(delete(_contexts).where(among(connection.dialect, _contexts.c.round_id, ids)))
+    connection.execute(delete(_contexts).where(among(_contexts.c.round_id, ids)))
 
 
 def orphaned_contexts(connection: Connection) -> list[int]:

@@ -249,7 +249,7 @@ class ProjectEvents:
             select(_table, _contexts.c.context)
             .outerjoin(_contexts, beside)
             .where(_table.c.project == self.project, _table.c.control == control, _table.c.epoch == epoch)
-            .where(among(self.connection.dialect, _table.c.round_id, ids))
+            .where(among(_table.c.round_id, ids))
             .order_by(_table.c.sequence)
         )
         return [_event(row) for row in self.connection.execute(query)]

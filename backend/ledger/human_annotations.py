@@ -91,7 +91,7 @@ _OF_TASKS = (
     select(_table)
     .where(
         _table.c.project == bindparam("of"),
-        _table.c.task.in_(bindparam("numbers", expanding=True)),
+        among(_table.c.task, "numbers"),
         ~_table.c.deleted,
     )
     .order_by(_table.c.annotation_id)
@@ -195,7 +195,7 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
 def of_tasks(
     connection: Connection, tasks: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], list[Annotation]]:
-    """Return the same of several tasks, each a project and a number, at most some hundred."""
+    """Return the same of several tasks, each a project and a number."""
     found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
     for project, numbers in by_project(found):
         rows = connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}).all()
@@ -358,7 +358,7 @@ class Annotations:
 
     def forget_tasks(self, tasks: Sequence[int]) -> int:
         """Replace deleted tasks' annotations by tombstones, and return how many there were."""
-        of_tasks = among(self.connection.dialect, _table.c.task, tasks)
+        of_tasks = among(_table.c.task, tasks)
         return self.connection.execute(
             update(_table)
             .where(_table.c.project == self.project, of_tasks, ~_table.c.deleted)

@@ -386,7 +386,7 @@ class QuestionSums(QuestionRounds):
         That of the people is ``None`` if the task has none that counts.
         """
         query = select(_rounds.id, _rounds.label, _rounds.human).where(
-            among(self.connection.dialect, _rounds.id, round_ids), _rounds.audit
+            among(_rounds.id, round_ids), _rounds.audit
         )
         return {row.id: (row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))}
 
@@ -618,7 +618,7 @@ class ProjectSums:
             select(_annotations.task, func.count().label("annotations"))
             .where(
                 _annotations.project == self.project,
-                among(self.connection.dialect, _annotations.task, tasks),
+                among(_annotations.task, tasks),
                 _annotations.teaches,
                 ~_annotations.withdrawn,
                 ~_annotations.deleted,

@@ -132,9 +132,7 @@ _table, _contexts = tables.rounds, tables.contexts
 
 _ROWS_PER_QUERY = 500
 _ROUNDS = select(_table, _contexts.c.context).outerjoin(_contexts, _contexts.c.round_id == _table.c.id)
-_FIND = _ROUNDS.where(
-    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
-)
+_FIND = _ROUNDS.where(_table.c.project == bindparam("of"), among(_table.c.task, "tasks"))
 _KEEP_CONTEXT = insert(_contexts)
 _REPLACE_CONTEXT = (
     update(_contexts).where(_contexts.c.round_id == bindparam("number")).values(context=bindparam("beside"))
@@ -223,7 +221,7 @@ class Round:
 
 _FIND_SHOWN = select(_table.c.task).where(
     _table.c.project == bindparam("of"),
-    _table.c.task.in_(bindparam("numbers", expanding=True)),
+    among(_table.c.task, "numbers"),
     ~_table.c.audit,
 )
 
@@ -238,17 +236,15 @@ def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundK
     unique_keys = set(keys)
     rounds: dict[RoundKey, Round] = {}
     for project, project_keys in groupby(sorted(unique_keys), key=lambda key: key.project):
-        tasks = sorted({key.task for key in project_keys})
-        for some in portions(tasks, _ROWS_PER_QUERY):
-            values = {"of": project, "tasks": some}
-            batch = (_round(row) for row in connection.execute(_FIND, values))
-            rounds |= {round_.key: round_ for round_ in batch if round_.key in unique_keys}
+        values = {"of": project, "tasks": sorted({key.task for key in project_keys})}
+        batch = (_round(row) for row in connection.execute(_FIND, values))
+        rounds |= {round_.key: round_ for round_ in batch if round_.key in unique_keys}
     return rounds
 
 
 def find_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Round]:
-    """Return the stored rounds by id; those that are deleted are absent. At most some hundred."""
-    query = _ROUNDS.where(_table.c.id.in_(list(ids)))
+    """Return the stored rounds by id; those that are deleted are absent."""
+    query = _ROUNDS.where(among(_table.c.id, list(ids)))
     return {row.id: _round(row) for row in connection.execute(query)}
 
 
@@ -331,7 +327,7 @@ class QuestionRounds:
         asked = [row.id for row in self.connection.execute(votes) if arms <= row.votes.keys()]
         found: list[tuple[dict[str, str | None], str | None]] = []
         for some in portions(asked, _ROWS_PER_QUERY):
-            query = select(_table.c.plan, _table.c.votes, _table.c.human).where(_table.c.id.in_(some))
+            query = select(_table.c.plan, _table.c.votes, _table.c.human).where(among(_table.c.id, some))
             found += [
                 (dict(row.votes), row.human)
                 for row in self.connection.execute(query.order_by(_table.c.id.desc()))
@@ -357,10 +353,8 @@ def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
 
     Pruned rounds must not be among them.
     """
-    by_id: dict[int, Array] = {}
-    for some in portions(ids, _ROWS_PER_QUERY):
-        query = select(_contexts).where(_contexts.c.round_id.in_(some))
-        by_id |= {row.round_id: unpack_context(row.context) for row in connection.execute(query)}
+    rows = connection.execute(select(_contexts).where(among(_contexts.c.round_id, ids)))
+    by_id = {row.round_id: unpack_context(row.context) for row in rows}
     return [by_id[round_id] for round_id in ids]
 
 
@@ -481,13 +475,8 @@ class ProjectRounds:
 
     def count_of(self, tasks: Sequence[int]) -> int:
         """Count the rounds of these tasks, of all controls and epochs."""
-        counted = select(func.count()).where(
-            _table.c.project == self.project, _table.c.task.in_(bindparam("tasks", expanding=True))
-        )
-        return sum(
-            self.connection.scalars(counted, {"tasks": some}).one()
-            for some in portions(tasks, _ROWS_PER_QUERY)
-        )
+        counted = select(func.count()).where(_table.c.project == self.project, among(_table.c.task, tasks))
+        return self.connection.scalars(counted).one()
 
     def count_tasks(self, epochs: Set[str] = frozenset()) -> int:
         """Count the tasks of a project that have a round; without epochs, in any."""
@@ -552,7 +541,7 @@ class ProjectRounds:
         """Return those of the tasks that have a round with a human label or one that people taught."""
         query = select(_table.c.task).where(
             _table.c.project == self.project,
-            among(self.connection.dialect, _table.c.task, tasks),
+            among(_table.c.task, tasks),
             or_(_table.c.human.is_not(None), _table.c.taught_by == "human"),
         )
         return sorted(set(self.connection.scalars(query)))
@@ -562,7 +551,7 @@ class ProjectRounds:
         query = (
             select(_table.c.task)
             .join(_contexts, _contexts.c.round_id == _table.c.id)
-            .where(_table.c.project == self.project, among(self.connection.dialect, _table.c.task, tasks))
+            .where(_table.c.project == self.project, among(_table.c.task, tasks))
             .where(func.substr(_contexts.c.context, 1, len(TEXT)) == TEXT)
         )
         return sorted(set(self.connection.scalars(query)))
@@ -570,9 +559,7 @@ class ProjectRounds:
     def with_texts(self, tasks: Sequence[int]) -> list[Round]:
         """Return the rounds of tasks whose text was kept for the student, by id; none is pruned."""
         query = (
-            _ROUNDS.where(
-                _table.c.project == self.project, among(self.connection.dialect, _table.c.task, tasks)
-            )
+            _ROUNDS.where(_table.c.project == self.project, among(_table.c.task, tasks))
             .where(~_table.c.pruned, _contexts.c.context.is_not(None))
             .order_by(_table.c.id)
         )
@@ -580,7 +567,7 @@ class ProjectRounds:
 
     def forget(self, tasks: Sequence[int]) -> int:
         """Delete tasks' rounds and return how many there were. Their events stay, and so does the state."""
-        chosen = among(self.connection.dialect, _table.c.task, tasks)
+        chosen = among(_table.c.task, tasks)
         of_tasks = select(_table.c.id).where(_table.c.project == self.project, chosen)
         self.connection.execute(delete(_votes).where(_votes.c.round_id.in_(of_tasks)))
         return delete_tasks(self.connection, _table, self.project, tasks)

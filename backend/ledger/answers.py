@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +21,6 @@ import structlog
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Dialect,
-    Insert,
     Text,
     and_,
     bindparam,
@@ -34,13 +31,12 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import Usage
 from backend.ledger import money, projects
 from backend.ledger.database import tables
 from backend.ledger.database.database import Ledger, file_of
-from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now
+from backend.ledger.database.statements import among, insert_new, insert_or_replace, now, upsert
 from backend.ledger.money import CallCost, from_picodollars, to_picodollars
 from backend.ledger.rounds import RoundKey
 
@@ -139,7 +135,7 @@ def _store_each(
     ]
     if not rows:
         return
-    new = set(connection.scalars(_store(connection.dialect), rows))
+    new = set(connection.scalars(_STORE, rows))
     for answer, user in bought:
         if answer.key in new:
             new.remove(answer.key)
@@ -147,27 +143,31 @@ def _store_each(
             link_task(connection, answer.key, *user)
 
 
-@cache
-def _store(dialect: Dialect) -> ReturningInsert[Any]:
-    return insert_new(dialect, _table).returning(_table.c.key)
+_STORE = insert_new(_table).returning(_table.c.key)
+_LINK = (
+    upsert(_links)
+    .from_select(
+        ["key", "project", "task"],
+        select(
+            bindparam("of", type_=Text()),
+            bindparam("by", type_=Text()),
+            bindparam("number", type_=BigInteger()),
+        ).where(
+            ~exists().where(
+                _table.c.key == bindparam("of"),
+                _table.c.project == bindparam("by"),
+                _table.c.task == bindparam("number"),
+            )
+        ),
+    )
+    .on_conflict_do_nothing()
+)
+"""Links a task, unless the answer was bought for it."""
 
 
 def link_task(connection: Connection, key: str, project: str, task: int) -> None:
     """Record that a task uses an answer. An answer is kept as long as at least one task uses it."""
-    connection.execute(_link(connection.dialect), {"of": key, "by": project, "number": task})
-
-
-@cache
-def _link(dialect: Dialect) -> Insert:
-    """Link a task, unless the answer was bought for it."""
-    bought_for_it = exists().where(
-        _table.c.key == bindparam("of"),
-        _table.c.project == bindparam("by"),
-        _table.c.task == bindparam("number"),
-    )
-    task = bindparam("number", type_=BigInteger())
-    row = select(bindparam("of", type_=Text()), bindparam("by", type_=Text()), task).where(~bought_for_it)
-    return insert(dialect, _links).from_select(["key", "project", "task"], row).on_conflict_do_nothing()
+    connection.execute(_LINK, {"of": key, "by": project, "number": task})
 
 
 def _task_using(connection: Connection, key: str) -> tuple[str, int] | None:
@@ -272,7 +272,7 @@ def read_rates(connection: Connection, model: str) -> dict[str, Any] | None:
 def store_rates(connection: Connection, model: str, state: Mapping[str, Any], now: float) -> None:
     """Store the state of a model's rates."""
     row = {"model": model, "state": dict(state), "updated_at": now}
-    connection.execute(insert_or_replace(connection.dialect, _rates), row)
+    connection.execute(insert_or_replace(_rates), row)
 
 
 _pack_checks = tables.pack_checks
@@ -296,7 +296,7 @@ def record_pack_checks(connection: Connection, key: RoundKey, arm: str, *, agree
         "agreed": agreed,
         "created_at": now,
     }
-    connection.execute(insert_new(connection.dialect, _pack_checks), row)
+    connection.execute(insert_new(_pack_checks), row)
 
 
 @dataclass(frozen=True, slots=True)

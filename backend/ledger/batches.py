@@ -310,9 +310,7 @@ class Lines:
         if stored is not None and stored.state in ("wanted", "out"):
             return
         row = {field.name: getattr(line, field.name) for field in fields(BatchLine)}
-        self.connection.execute(
-            insert_or_replace(self.connection.dialect, _lines), row | {"questions": [*line.questions]}
-        )
+        self.connection.execute(insert_or_replace(_lines), row | {"questions": [*line.questions]})
 
     def wanted(self, project: str, model: str, limit: int, after: str = "") -> list[BatchLine]:
         """Return wanted lines by key, those after a key."""
@@ -451,7 +449,7 @@ class WaitingTasks:
     def store(self, task: BatchTask) -> None:
         """Store a waiting task; an earlier row of the task is replaced."""
         row = {field.name: getattr(task, field.name) for field in fields(BatchTask)}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _tasks), row)
+        self.connection.execute(insert_or_replace(_tasks), row)
 
     def forget(self, tasks: Iterable[tuple[str, int]]) -> None:
         """Remove the rows of waiting tasks, each a project and a number."""

@@ -112,7 +112,7 @@ def _countings_of(connection: Connection, project: str) -> dict[tuple[str, str],
 def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
     """Record that a recount has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
-    connection.execute(insert_or_replace(connection.dialect, _blind_queues), row)
+    connection.execute(insert_or_replace(_blind_queues), row)
 
 
 _table, _rounds, _projects = tables.blind_tasks, tables.rounds, tables.projects
@@ -166,7 +166,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "answers": "",
         "recount": connection.scalars(_RECOUNT, _values(key)).first() or 0,
     }
-    connection.execute(insert_new(connection.dialect, _table), row)
+    connection.execute(insert_new(_table), row)
 
 
 def begin_audit(connection: Connection, project: str, first: int) -> None:

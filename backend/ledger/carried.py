@@ -71,7 +71,7 @@ class CarriedRounds:
         """Record how far this is."""
         row = {"project": self.project, "control": self.control, "epoch": self.epoch, "source": self.source}
         row |= {name: getattr(progress, name) for name in CarryProgress.__slots__}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _carryings), row)
+        self.connection.execute(insert_or_replace(_carryings), row)
 
     def end(self) -> None:
         """Record that all is carried over, so that it begins again when the labels change once more."""
@@ -164,7 +164,7 @@ class CarriedRounds:
 
     def _insert(self, table: Table, rows: Iterable[_Row]) -> None:
         if listed := list(rows):
-            self.connection.execute(insert_new(self.connection.dialect, table), listed)
+            self.connection.execute(insert_new(table), listed)
 
 
 def _closed(kept: Sequence[_Row], found: Sequence[_Row]) -> Iterator[_Row]:

@@ -16,7 +16,7 @@ from backend.ledger import answers
 from backend.ledger.batches import ENDED, Lines
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, delete_tasks, insert_each
+from backend.ledger.database.statements import among, delete_tasks, insert_new
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import ExampleTexts
 from backend.ledger.rounds import ProjectRounds
@@ -45,9 +45,9 @@ def mark_deleted(connection: Connection, project: str, tasks: Sequence[int], now
     """
     if not tasks:
         return
-    dialect = connection.dialect
-    connection.execute(insert_each(dialect, _table, "task", tasks, project=project, deleted_at=now))
-    connection.execute(insert_each(dialect, _left, "task", tasks, project=project))
+    rows = [{"project": project, "task": task} for task in tasks]
+    connection.execute(insert_new(_table), [row | {"deleted_at": now} for row in rows])
+    connection.execute(insert_new(_left), rows)
     BlindQueues(connection, project).count_as_wrong(tasks)
 
 

@@ -160,7 +160,7 @@ def replace_base(connection: Connection, base: Base, previous: Base | None) -> N
             fix="let one prune run at a time, and repeat this one",
         )
     row = {name: getattr(base, name) for name in Base.__slots__}
-    connection.execute(insert_or_replace(connection.dialect, _bases), row)
+    connection.execute(insert_or_replace(_bases), row)
 
 
 _learnt_events, _rounds, _learnt_contexts = tables.events.c, tables.rounds.c, tables.contexts.c
@@ -366,7 +366,7 @@ class StateRecords:
             "state": state,
             "created_at": now,
         }
-        self.connection.execute(insert_new(self.connection.dialect, _snapshots), row)
+        self.connection.execute(insert_new(_snapshots), row)
         of_state = _of_state(self.project, self.control, self.epoch)
         latest = (
             select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(_KEPT)

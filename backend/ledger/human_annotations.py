@@ -188,7 +188,7 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
         "originals": None if stored is None else stored.originals,
         "withdrawn": is_withdrawn(Annotations(connection, annotation.project).withdrawals(), annotation),
     }
-    connection.execute(insert_or_replace(connection.dialect, _table), values)
+    connection.execute(insert_or_replace(_table), values)
     return True
 
 
@@ -283,7 +283,7 @@ class Annotations:
                 "updated_at": stored.updated_at if stored else "",
                 "received_at": now,
             }
-            self.connection.execute(insert_or_replace(self.connection.dialect, _table), tombstone | _EMPTIED)
+            self.connection.execute(insert_or_replace(_table), tombstone | _EMPTIED)
         return sorted(affected)
 
     def of_task(self, task: int) -> list[Annotation]:

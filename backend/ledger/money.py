@@ -17,29 +17,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Dialect,
-    Insert,
     Row,
     Select,
     and_,
     bindparam,
     case,
     func,
+    insert,
     select,
     update,
 )
-from sqlalchemy import insert as sqlalchemy_insert
 
 from backend.errors import BudgetExhaustedError, LedgerError, Usage
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert, now
+from backend.ledger.database.statements import among, now, upsert
 from backend.ledger.database.writer import Writer
 from backend.telemetry import metrics
 from camvo.errors import InvalidParameterError
@@ -161,6 +159,16 @@ def _check_budget(
     raise error
 
 
+_entry = upsert(_table)
+_ADD = _entry.on_conflict_do_update(
+    index_elements=[_table.c.project, _table.c.scope],
+    set_={
+        "spent": _table.c.spent + _entry.excluded.spent,
+        "reserved": _table.c.reserved + _entry.excluded.reserved,
+    },
+)
+
+
 def _book(connection: Connection, entries: Iterable[tuple[str, str, str | None, int, int]]) -> None:
     """Add entries to the accounts: project, day, purse, picodollars spent, and picodollars reserved."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
@@ -174,19 +182,7 @@ def _book(connection: Connection, entries: Iterable[tuple[str, str, str | None, 
         for (project, scope), (spent, reserved) in sums.items()
     ]
     if rows:
-        connection.execute(_addition(connection.dialect), rows)
-
-
-@cache
-def _addition(dialect: Dialect) -> Insert:
-    statement = insert(dialect, _table)
-    return statement.on_conflict_do_update(
-        index_elements=[_table.c.project, _table.c.scope],
-        set_={
-            "spent": _table.c.spent + statement.excluded.spent,
-            "reserved": _table.c.reserved + statement.excluded.reserved,
-        },
-    )
+        connection.execute(_ADD, rows)
 
 
 _WOKEN: Final = 2
@@ -317,8 +313,8 @@ def _no_call(reason: str) -> LedgerError:
 
 
 _calls = tables.calls
-_RESERVE = sqlalchemy_insert(_calls).returning(_calls.c.id, _calls.c.key)
-_SHARE = sqlalchemy_insert(tables.call_shares)
+_RESERVE = insert(_calls).returning(_calls.c.id, _calls.c.key)
+_SHARE = insert(tables.call_shares)
 _BOOKED = ("id", "project", "day", "purse", "state", "reserved", "cost")
 _CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(among(_calls.c.id, "calls"))
 _END = update(_calls).where(_calls.c.id == bindparam("call"))

@@ -52,7 +52,7 @@ class FailedTasks:
     def record(self, task: int, code: str, now: float, file: str | None = None) -> None:
         """Record that a task, maybe a row of a file, failed; an earlier reason is replaced."""
         row = {"project": self.project, "task": task, "code": code, "failed_at": now, "file": file}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _failures), row)
+        self.connection.execute(insert_or_replace(_failures), row)
 
     def forget(self, tasks: Iterable[int]) -> None:
         """Forget that some tasks failed: they got a prediction, or are gone."""
@@ -183,7 +183,7 @@ def short_name(key: str) -> str:
 def ensure(connection: Connection, project: str, now: float) -> None:
     """Insert the project if it is not in the ledger yet."""
     row = {"key": project, "sequence": 0, "updated_at": now}
-    connection.execute(insert_new(connection.dialect, _table), row)
+    connection.execute(insert_new(_table), row)
 
 
 def get(connection: Connection, project: str) -> Project | None:

@@ -416,7 +416,7 @@ class FurtherVotes:
         """Store votes; stored ones are unchanged."""
         if votes:
             self.connection.execute(
-                insert_new(self.connection.dialect, _further_votes),
+                insert_new(_further_votes),
                 [{"project": self.project, **asdict(vote)} for vote in votes],
             )
 
@@ -595,7 +595,7 @@ class Recounts:
             if human.get(check.round_id) == check.human
         ]
         if rows:
-            self.connection.execute(insert_or_replace(self.connection.dialect, _checks), rows)
+            self.connection.execute(insert_or_replace(_checks), rows)
 
     def record_answer(self, task: int, round_id: int, confirmation: Callable[[str], float | None]) -> None:
         """Record a new answer, or the loss of an answer, to a round that was counted again.
@@ -617,7 +617,7 @@ class Recounts:
         if recount is not None and (confirmed := confirmation(recount.label)) is not None:
             found = {"label": recount.label, "score": recount.score, "confirmed": confirmed}
             row = {"round_id": round_id, "project": self.project, "task": task, **found}
-            self.connection.execute(insert_or_replace(self.connection.dialect, _checks), row)
+            self.connection.execute(insert_or_replace(_checks), row)
 
     def latest_number(self) -> int:
         """Return the number of the counting whose labels are handed out, 0 for the first labels."""
@@ -645,7 +645,7 @@ class Recounts:
     def remember_look(self, look: Look) -> None:
         """Replace the result of the server's last look."""
         row = {"project": self.project, **asdict(look)}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _looks), row)
+        self.connection.execute(insert_or_replace(_looks), row)
 
     def taught_before(self) -> TaughtBefore:
         """The effect of labels, by tasks that people labelled after a counting, without blind ones."""

@@ -700,8 +700,7 @@ class Alerts:
         at = now(self.connection)
         for key in sorted(seen):
             row = {"project": key.project, "code": key.code, "subject": key.subject}
-            insert = insert_new(self.connection.dialect, _alerts)
-            self.connection.execute(insert, row | {"began_at": at, "seen_at": at})
+            self.connection.execute(insert_new(_alerts), row | {"began_at": at, "seen_at": at})
             again = update(_alerts).where(*_IS, _alerts.c.over_at.is_not(None))
             self.connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
             self.connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
-from functools import cache
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Literal
@@ -12,7 +11,6 @@ from typing import Any, Literal
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Dialect,
     Row,
     Select,
     and_,
@@ -25,7 +23,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
@@ -84,7 +81,7 @@ class AcceptedTasks:
         for each in accepted:
             row = {field.name: getattr(each, field.name) for field in fields(Accepted)}
             row |= {"project": self.project, "labels": dict(each.labels)}
-            self.connection.execute(insert_or_replace(self.connection.dialect, _accepted), row)
+            self.connection.execute(insert_or_replace(_accepted), row)
 
     def set_annotation(self, task: int, annotation_id: int) -> None:
         """Record which annotation an accepted task got."""
@@ -248,6 +245,9 @@ def find_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Round]:
     return {row.id: _round(row) for row in connection.execute(query)}
 
 
+_INSERT = insert_new(_table).returning(_table.c.id, *(_table.c[field.name] for field in fields(RoundKey)))
+
+
 def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
     """Store new rounds and return their ids.
 
@@ -258,7 +258,7 @@ def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
         return []
     ids = {
         RoundKey(row.project, row.task, row.control, row.question, row.epoch): int(row.id)
-        for row in connection.execute(_insert(connection.dialect), [_row_of(round_) for round_ in new])
+        for row in connection.execute(_INSERT, [_row_of(round_) for round_ in new])
     }
     for round_ in new:
         if round_.key not in ids or len(ids) < len(new):
@@ -281,12 +281,6 @@ def _row_of(round_: Round) -> dict[str, Any]:
     row = {field.name: getattr(round_, field.name) for field in fields(Round)}
     del row["id"], row["key"], row["context"], row["text"]
     return row | {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
-
-
-@cache
-def _insert(dialect: Dialect) -> ReturningInsert[Any]:
-    key = (_table.c[field.name] for field in fields(RoundKey))
-    return insert_new(dialect, _table).returning(_table.c.id, *key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,23 +18,19 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Dialect,
-    Insert,
     Select,
     Table,
     Text,
     TypeDecorator,
     bindparam,
     delete,
-    func,
     literal,
     select,
     text,
-    true,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.dml import Insert as DmlInsert
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
@@ -68,24 +64,23 @@ def portions(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
         yield items[start : start + size]
 
 
-def insert(dialect: Dialect, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an insert into ``table`` with ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
-    return sqlite.insert(table) if dialect.name == "sqlite" else postgresql.insert(table)
+upsert = postgresql.insert
+"""An insert with ``on_conflict_do_nothing`` and ``on_conflict_do_update``; SQLite has the same clauses."""
 
 
 @cache
-def insert_new(dialect: Dialect, table: Table) -> Insert:
+def insert_new(table: Table) -> postgresql.Insert:
     """Return an insert that leaves existing rows as they are.
 
     Building a statement takes longer than running it, so statements are cached.
     """
-    return insert(dialect, table).on_conflict_do_nothing()
+    return upsert(table).on_conflict_do_nothing()
 
 
 @cache
-def insert_or_replace(dialect: Dialect, table: Table) -> Insert:
+def insert_or_replace(table: Table) -> postgresql.Insert:
     """Return an insert of whole rows that replaces rows with the same primary key."""
-    statement = insert(dialect, table)
+    statement = upsert(table)
     new_values = {
         column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key
     }
@@ -96,7 +91,7 @@ def try_write(connection: Connection) -> None:
     """Write a small row and read a table; the transaction fails if the ledger is down or lacks its tables."""
     connection.execute(select(tables.projects.c.key).limit(1))
     row = {"id": 1, "checked_at": now(connection)}
-    connection.execute(insert_or_replace(connection.dialect, tables.readiness), row)
+    connection.execute(insert_or_replace(tables.readiness), row)
 
 
 def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
@@ -171,16 +166,3 @@ def delete_tasks(connection: Connection, table: Any, project: str, tasks: Sequen
     """Delete a project's rows about some tasks, and return how many there were."""
     chosen = among(table.c.task, tasks)
     return connection.execute(delete(table).where(table.c.project == project, chosen)).rowcount
-
-
-def insert_each(
-    dialect: Dialect, table: Any, column: str, numbers: Sequence[int], **others: object
-) -> DmlInsert:
-    """Return an insert of one row for each number; rows that exist stay as they are."""
-    values = [literal(value, table.c[name].type) for name, value in others.items()]
-    if dialect.name == "sqlite":
-        listed = func.json_each(literal(numbers, _List())).table_valued("value").c.value
-    else:
-        listed = func.unnest(literal(numbers, _List())).column_valued("number")
-    rows = select(*values, listed).where(true())  # SQLite could not parse it without WHERE
-    return insert(dialect, table).from_select([*others, column], rows).on_conflict_do_nothing()

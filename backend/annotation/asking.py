@@ -326,7 +326,8 @@ class Voters:
             return answer
         votes = await reading.votes(answer.content)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
-        self.pool[arm].breaker.judged(code)
+        if not answer.stored and not answer.shared:
+            self.pool[arm].breaker.judged(code, (job.project, job.task))
         if code is None:
             reply = ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
             return replace(reply, earlier=answer.earlier)

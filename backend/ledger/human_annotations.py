@@ -86,7 +86,7 @@ def annotation_time(text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-_table = tables.human_annotations
+_table, _blind = tables.human_annotations, tables.blind_tasks
 _OF_TASKS = (
     select(_table)
     .where(
@@ -255,11 +255,17 @@ class Annotations:
         return [Withdrawal(**row._mapping) for row in rows]
 
     def count_received(self, at: float) -> tuple[int, int]:
-        """Count the annotations that may teach: those received until ``at`` (unix seconds), and later."""
+        """Count the annotations that may teach: those received until ``at`` (unix seconds), and later.
+
+        Those of blind tasks teach nothing.
+        """
+        of_blind = select(_blind.c.task).where(
+            _blind.c.project == self.project, _blind.c.task == _table.c.task
+        )
         query = select(
             func.count(case((_table.c.received_at <= at, 1))),
             func.count(case((_table.c.received_at > at, 1))),
-        ).where(_table.c.project == self.project, _table.c.teaches, ~_table.c.deleted)
+        ).where(_table.c.project == self.project, _table.c.teaches, ~_table.c.deleted, ~of_blind.exists())
         before, after = self.connection.execute(query).one()
         return before, after
 

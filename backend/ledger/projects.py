@@ -152,7 +152,6 @@ class Project:
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
         feedback_refused: how often people labelled a task whose rounds were pruned.
-        audited_after: the last round from before tasks were kept blind; ``None`` while none is.
     """
 
     key: str
@@ -166,7 +165,6 @@ class Project:
     task_number: int | None = None
     predicted: Mapping[str, str] | None = None
     feedback_refused: int = 0
-    audited_after: int | None = None
     instructions: str | None = None
 
 

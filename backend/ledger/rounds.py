@@ -182,6 +182,7 @@ class Round:
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
         missing: arm → the code of the reason why it gave no vote, for those that may still give one
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
+        audited: whether chance could have held it back; if not, no blind task represents its task.
         planned_at: when it was decided whom to ask, unix seconds.
         bounded_usd: the part of ``full_cost_usd`` of which only an upper bound is known.
         reused: the answers that other tasks had paid for, shared among the task's questions like their cost.
@@ -208,6 +209,7 @@ class Round:
     confirmed: float | None = None
     pruned: bool = False
     missing: Mapping[str, str] | None = None
+    audited: bool = True
     planned_at: float = 0.0
     bounded_usd: float = 0.0
     reused: float = 0.0

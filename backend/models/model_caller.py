@@ -414,8 +414,6 @@ class ModelCaller:
         self.outage.answered()
         error = _response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
         if error is not None:
-            if prices is None:  # of the lines of a batch, those with a vote are not counted either
-                self.breaker.judged(error.code)
             raise error
         return ModelAnswer(
             content=received.content,

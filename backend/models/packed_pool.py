@@ -222,7 +222,7 @@ class PackedPool:
     async def _send(self, members: list[Member]) -> None:
         """Ask about some tasks in one prompt; whatever happens, each gets an answer or an error."""
         try:
-            await outlast(lambda: self._ask([member for member in members if not member.answer.done()]))
+            await outlast(lambda: self._ask(members))
         except BaseException as error:
             for member in members:
                 if member.key not in self._held:
@@ -231,11 +231,14 @@ class PackedPool:
                 raise
 
     async def _ask(self, members: list[Member]) -> None:
-        """Ask about members until each has its answer.
+        """Ask about the members that nobody asks about yet, until each has its answer.
 
         A prompt that fails again and again may do so because of one text, so members that wait for outages
         are then asked about in smaller prompts.
         """
+        members = [each for each in members if each.key not in self._held and not each.answer.done()]
+        if not members:
+            return
         try:
             await self._ask_together(members)
         except (BudgetExhaustedError, ModelTimeoutError, UnavailableError) as error:
@@ -321,6 +324,7 @@ class PackedPool:
             )
         except ModelError as error:
             unread = isinstance(error, BadAnswerError | RefusedError)
+            self._pool[name].breaker.unread(error, _tasks_of(pack))
             usage = self._pool[name].failure_usage(messages, error, tasks=number)
             outcome = CallOutcome(None, usage, error.code, self._clock() - started)
             _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
@@ -353,8 +357,13 @@ class PackedPool:
         await self._packs.settle(pack, call, outcome, read)
         name, shares = next(iter(members)).query.model, pack.shares
         if outcome.code is None:
-            self._pool[name].breaker.judged(None if any(read.values()) else BadAnswerError.code)
+            code = None if any(read.values()) else BadAnswerError.code
+            self._pool[name].breaker.judged(code, _tasks_of(pack))
         count_parts(name, read)
         for member in members:
             cost = outcome.usage.cost * shares[member.key]
             member.end(PaidAnswer(read[member.key], cost, version=outcome.version))
+
+
+def _tasks_of(pack: Pack[Member]) -> frozenset[tuple[str, int]]:
+    return frozenset((member.query.project, member.query.task) for member in pack.members.values())

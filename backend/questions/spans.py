@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ from camvo.votes.aggregation import Aggregation
 from camvo.votes.spans import SAME_PLACE_OVERLAP, Span, SpanVote, read_spans, span_overlap, write_spans
 
 _BLANKS = re.compile(r"\s+")
+_PLAIN = str.maketrans(
+    {**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‐‑‒–—−", "-")}
+)
+"""Marks that models write in their plain form."""
 
 MOST_SPANS = 1000
 """The most spans in a model's answer. A longer one is no answer: it would take long to read."""
@@ -51,7 +56,8 @@ class _QuotedText:
     def places(self, quote: str, before: str = "") -> list[tuple[int, int]]:
         """Return the places of a quotation as (start, end), in the order of the text.
 
-        Exact occurrences are preferred to those that differ in letter case or white space. Among them, those
+        Exact occurrences are preferred to those that differ in letter case, white space, kinds of quotes and
+        hyphens, or Unicode forms. Among them, those
         that begin and end at a word boundary are preferred: a quoted "he" is not the one in "the".
         """
         words, context = quote.strip(), _folded(before).strip()
@@ -96,14 +102,14 @@ class _QuotedText:
 
 @lru_cache(maxsize=32)
 def _folded_text(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return the text casefolded with single spaces, and the original index of each of its characters."""
+    """Return the text folded with single spaces, and the original index of each of its characters."""
     characters: list[str] = []
     origins: list[int] = []
     for index, character in enumerate(text):
         if character.isspace():
             folded = " " if characters and characters[-1] != " " else ""
         else:
-            folded = character.casefold()
+            folded = _plain(character)
         characters.extend(folded)
         origins.extend([index] * len(folded))
     return "".join(characters), tuple(origins)
@@ -117,7 +123,11 @@ def _occurrences(text: str, sought: str) -> Iterator[int]:
 
 
 def _folded(text: str) -> str:
-    return _BLANKS.sub(" ", text).casefold()
+    return _BLANKS.sub(" ", _plain(text))
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).translate(_PLAIN).casefold()
 
 
 class _Ruler(Protocol):
@@ -327,6 +337,7 @@ class Spans:
         if not isinstance(entry, Mapping):
             return
         words, before, name = (entry.get(key) for key in ("quote", "before", "label"))
+        words = entry.get("text") if words is None else words
         label = label_named(self.labels, name) if isinstance(name, str) else None
         if label is None or not isinstance(words, str):
             return

@@ -471,6 +471,8 @@ class Ledger:
             self.close()  # connections that have read are read-only
             with self._failures("compact"), self._engine.connect() as connection:
                 connection.exec_driver_sql("VACUUM")
+                # The new file is in the log first, and stays there as long as a server has the ledger open.
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

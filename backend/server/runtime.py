@@ -449,15 +449,12 @@ class Runtime:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""
         self._write(lambda connection: Recounts(connection, project).set_delivered(tasks, through))
 
-    def _write(self, function: Callable[[Connection], object]) -> None:
-        """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.
+    def _write(self, function: Callable[[Connection], object], seconds: float = _PATIENCE) -> None:
+        """Run a function in a write transaction, ahead of the writer's other work, within some seconds.
 
         Label Studio waits for the answer, and an annotator for Label Studio. The write goes through the
         process's one writer, since another connection would wait behind each of the writer's batches.
         """
-        self._write_within(_PATIENCE, function)
-
-    def _write_within(self, seconds: float, function: Callable[[Connection], object]) -> None:
         with self._urgent_requests.answering():
             future = self._writer.submit(function, urgent=True)
             try:
@@ -473,7 +470,7 @@ class Runtime:
 
     def _can_write(self) -> bool:
         try:
-            self._write_within(_READY_PATIENCE, try_write)
+            self._write(try_write, _READY_PATIENCE)
         except LedgerError:
             return False
         return not self._process.settlements.waiting

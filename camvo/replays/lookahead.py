@@ -21,7 +21,7 @@ from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice, Ensemble, Situation
 from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy
-from camvo.state.arm import NOT_LINEAR, Arm, BetaSums, Inverse, Update, score
+from camvo.state.arm import NOT_LINEAR, Arm, Inverse, Update, score
 from camvo.state.state import State, check_contexts
 from camvo.subsets.oracle import Demand, cheapest_subsets
 from camvo.typing import Array
@@ -105,18 +105,7 @@ class _ArmLookahead:
 class _LookaheadArm(Arm):
     """An arm that updates A⁻¹ and b only after the announced contexts."""
 
-    __slots__ = ("lookahead",)
-
-    def __init__(
-        self,
-        inverse: Inverse | None,
-        b: Array | None,
-        rewards: int = 0,
-        reward_sum: float = 0.0,
-        mixture: BetaSums | None = None,
-    ) -> None:
-        super().__init__(inverse, b, rewards, reward_sum, mixture)
-        self.lookahead: _ArmLookahead | None = None
+    lookahead: _ArmLookahead | None = None
 
     @property
     def inverse(self) -> Inverse:

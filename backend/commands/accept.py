@@ -232,15 +232,7 @@ class Acceptance:
 def undo_accepted(
     client: Client, ledger: Ledger, project: int, key: str, *, dry_run: bool = False
 ) -> Counter[str]:
-    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
-
-    Args:
-        client: Label Studio's API.
-        ledger: the server's ledger.
-        project: the project's number in Label Studio.
-        key: its key in the ledger.
-        dry_run: whether they are only counted.
-    """
+    """Delete the annotations of ``camvo accept`` that nobody has changed since, or only count them."""
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
         records = AcceptedTasks(connection, key).all()

@@ -103,9 +103,8 @@ def _said_at(value: Mapping[str, Any], control: object, vote: str) -> Sequence[s
     """The labels that a vote gives an item of a result; of spans, those that it has in the item's place."""
     if isinstance(control, AnyOf):
         return list(read_subset(vote))
-    spans = control.spans if isinstance(control, RegionChoices) else control
-    if isinstance(spans, Spans):
-        place = spans.place(value)
+    if isinstance(control, Spans):
+        place = control.place(value)
         return [each.label for each in read_spans(vote) if each[:2] == place[:2]]
     return [vote]
 

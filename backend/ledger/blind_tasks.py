@@ -112,7 +112,7 @@ def _countings_of(connection: Connection, project: str) -> dict[tuple[str, str],
 def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
     """Record that a recount has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
-    connection.execute(insert_or_replace(connection.dialect, _blind_queues), row)
+    connection.execute(insert_or_replace(_blind_queues), row)
 
 
 _table, _rounds = tables.blind_tasks, tables.rounds
@@ -166,7 +166,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "answers": "",
         "recount": connection.scalars(_RECOUNT, _values(key)).first() or 0,
     }
-    connection.execute(insert_new(connection.dialect, _table), row)
+    connection.execute(insert_new(_table), row)
 
 
 def record_answer(
@@ -222,7 +222,7 @@ class BlindQueues:
 
     def count_as_wrong(self, tasks: Sequence[int]) -> None:
         """Count the labels of deleted tasks as wrong; as an answer does, that closes their cohorts."""
-        chosen = among(self.connection.dialect, _columns.task, tasks), _columns.project == self.project
+        chosen = among(_columns.task, tasks), _columns.project == self.project
         unanswered = select(_columns.control, _columns.epoch, _columns.cohort, func.min(_columns.task)).where(
             *chosen, _columns.reward.is_(None)
         )

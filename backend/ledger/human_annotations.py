@@ -91,7 +91,7 @@ _OF_TASKS = (
     select(_table)
     .where(
         _table.c.project == bindparam("of"),
-        _table.c.task.in_(bindparam("numbers", expanding=True)),
+        among(_table.c.task, "numbers"),
         ~_table.c.deleted,
     )
     .order_by(_table.c.annotation_id)
@@ -188,14 +188,14 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
         "originals": None if stored is None else stored.originals,
         "withdrawn": is_withdrawn(Annotations(connection, annotation.project).withdrawals(), annotation),
     }
-    connection.execute(insert_or_replace(connection.dialect, _table), values)
+    connection.execute(insert_or_replace(_table), values)
     return True
 
 
 def of_tasks(
     connection: Connection, tasks: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], list[Annotation]]:
-    """Return the same of several tasks, each a project and a number, at most some hundred."""
+    """Return the same of several tasks, each a project and a number."""
     found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
     for project, numbers in by_project(found):
         rows = connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}).all()
@@ -289,7 +289,7 @@ class Annotations:
                 "updated_at": stored.updated_at if stored else "",
                 "received_at": now,
             }
-            self.connection.execute(insert_or_replace(self.connection.dialect, _table), tombstone | _EMPTIED)
+            self.connection.execute(insert_or_replace(_table), tombstone | _EMPTIED)
         return sorted(affected)
 
     def of_task(self, task: int) -> list[Annotation]:
@@ -364,7 +364,7 @@ class Annotations:
 
     def forget_tasks(self, tasks: Sequence[int]) -> int:
         """Replace deleted tasks' annotations by tombstones, and return how many there were."""
-        of_tasks = among(self.connection.dialect, _table.c.task, tasks)
+        of_tasks = among(_table.c.task, tasks)
         return self.connection.execute(
             update(_table)
             .where(_table.c.project == self.project, of_tasks, ~_table.c.deleted)

@@ -313,10 +313,8 @@ class CallLedger:
     async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
         """Reserve the money for a call; while other calls hold it, wait until one of them is settled.
 
-        Args:
-            step: claims the call and reserves the money in a write transaction; must be safe to run twice.
-            query: what the call is for.
-            until: unix seconds; the latest time to wait for money or for the database.
+        ``step`` claims the call and reserves the money in a write transaction. It must be safe to run twice.
+        Nothing is awaited beyond ``until``, unix seconds.
 
         Raises:
             StoppingError: the process stops.

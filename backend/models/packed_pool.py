@@ -74,10 +74,6 @@ class _Collector:
     Tasks share a bin if they are of one project, one arm, and one system message: the same questions and
     instructions. Code that knows that a task may soon enter a bin announces it (:meth:`preparing`). Soon
     after the last such task, all bins are sent. Otherwise they wait for a bounded time.
-
-    Args:
-        send: sends a prompt about some tasks.
-        clock: unix seconds.
     """
 
     def __init__(self, send: Callable[[list[Member]], Awaitable[None]], clock: Callable[[], float]) -> None:
@@ -109,12 +105,7 @@ class _Collector:
             self._on_their_way += 1
 
     def add(self, member: Member, most: int) -> None:
-        """Let a task wait for others.
-
-        Args:
-            member: the task.
-            most: the most tasks of a prompt.
-        """
+        """Let a task wait for others, for a prompt about at most ``most`` tasks."""
         query = member.query
         key = (query.project, query.model, member.task.system, query.purse, query.waits)
         waiting, tokens = self._bins.get(key), own_tokens(member.task)
@@ -166,7 +157,6 @@ class PackedPool:
         calls: the ledger's side of this process's calls.
         retries: the number of further calls after a failure that may be temporary.
         clock: unix seconds.
-        rng: draws ids and the order of tasks.
 
     Attributes:
         collector: knows which tasks wait for a prompt, and which are still being prepared.
@@ -179,10 +169,9 @@ class PackedPool:
         *,
         retries: int,
         clock: Callable[[], float],
-        rng: random.Random | None = None,
     ) -> None:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
-        self._rng = rng or random.SystemRandom()
+        self._rng = random.SystemRandom()
         self._retries, self._clock = retries, clock
         self.collector = _Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from backend.commands.bulk.dataset_jobs import is_below
+from backend.annotation.job_questions import is_below
 from backend.commands.relabel.label_changes import CarriedTasks, LabelChanges, carried_tasks
 from backend.commands.shared.arguments import read_text
 from backend.errors import BadLabelConfigError, ConfigError

@@ -273,6 +273,27 @@ def test_a_project_cannot_switch_redaction_off() -> None:
         load(None).for_project({"redact": None})
 
 
+def test_without_libyaml_the_same_is_read(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_it = load(write(EXAMPLE))
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    assert load(write(EXAMPLE)) == with_it
+
+
+def test_what_libyaml_alone_refuses_is_read(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Strict(yaml.SafeLoader):
+        def get_single_node(self) -> None:
+            raise yaml.YAMLError
+
+    monkeypatch.setattr(yaml, "CSafeLoader", Strict)
+    assert [model.name for model in load(write(THREE)).models] == [
+        model["name"] for model in yaml.safe_load(THREE)["models"]
+    ]
+
+
 def test_a_tab_is_named_with_its_line(mistake: Callable[[str], ConfigError]) -> None:
     error = mistake("models:\n\t- name: a\n")
     assert error.where == "camvo.yaml: line 2, column 1"

@@ -110,6 +110,8 @@ def _votes(content: str, questions: Sequence[TaskQuestion]) -> dict[str, str]:
         if votes:
             return {name: vote for name, vote in votes.items() if vote is not None} or _no_votes(content)
     bare = _bare_vote(words, questions[0]) if len(questions) == 1 else None
+    if bare is not None and _may_go_on(words, bare, questions[0]):
+        bare = None
     found = {questions[0].name: bare} if bare is not None else _in_clauses(words, questions)
     return found or _no_votes(content)
 
@@ -463,6 +465,15 @@ def _bare_vote(words: str, question: TaskQuestion) -> str | None:
         if (vote := question.vote_from_answer(candidate)) is not None:
             return vote
     return _lone_line(words, question) or _in_prose(words, question)
+
+
+def _may_go_on(words: str, vote: str, question: TaskQuestion) -> bool:
+    """Whether an answer ends within its JSON, where the vote may be the beginning of another label."""
+    if words.count('"') % 2 == 0 and (words[:1] not in {"{", "["} or _closing(words, 0)):
+        return False
+    texts = [text for text, _ in question.config.control.answer_format.labels] or list(question.options)
+    own = tuple(text.casefold() for text in texts if question.vote_from_answer(text) == vote)
+    return any(text.casefold().startswith(own) and text.casefold() not in own for text in texts)
 
 
 def _in_prose(words: str, question: TaskQuestion) -> str | None:

@@ -121,6 +121,20 @@ def test_what_can_be_read_in_several_ways_is_none(control: str, content: str) ->
     assert read(control, content) is None
 
 
+@pytest.mark.parametrize("content", ['{"c": "Sport', '{"why": "…", "c": "Sport', '"Sport', '{"c": Sport'])
+def test_a_label_at_the_end_of_an_answer_that_was_cut_off_may_be_the_beginning_of_another(
+    content: str,
+) -> None:
+    assert read(labels("Sport", "Sport and leisure", "News"), content) is None
+    assert read(labels("Sport", "News"), content) == "Sport"
+    assert read(labels("Sport", "Sport and leisure", "News"), "The answer is Sport") == "Sport"
+
+
+def test_a_digit_at_the_end_of_an_answer_that_was_cut_off_may_lack_another() -> None:
+    assert read(labels("1", "10"), '{"c": 1') is None
+    assert read(labels("1", "2"), '{"c": 1') == "1"
+
+
 SPAN = {"quote": "Paris Hilton", "before": "", "label": "PER"}
 
 

@@ -613,6 +613,7 @@ def _finished_round(
         reused=len(bill.reused) / questions,
         reused_usd=sum(bill.reused) / questions,
         audit=finished.blind,
+        audited=job.settings.audit > 0.0,
         taught=label,
         taught_by=taught_by,
         context=finished.plan.estimates[question.name].context,
@@ -630,6 +631,5 @@ def _finished_round(
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
-    failures = finished.replies.failures(question.name)
     shown = {arm: count for arm, count in finished.prompt.shown.items() if arm in votes}
-    return NewRound(round_, contribution, shown, failures, audited=job.settings.audit > 0.0)
+    return NewRound(round_, contribution, shown, finished.replies.failures(question.name))

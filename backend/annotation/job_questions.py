@@ -61,11 +61,7 @@ class Images:
         self._http: Any = None
 
     async def sendable(self, address: str, where: str) -> str:
-        """The address itself, or a ``data:`` URL with the image's content.
-
-        Args:
-            address: the address in the task's data.
-            where: the place that an error names.
+        """The address itself, or a ``data:`` URL with the image's content; errors name the place ``where``.
 
         Raises:
             ImageUnavailableError: no model could open the image.

@@ -13,7 +13,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -230,7 +230,7 @@ class CircuitBreaker:
     - five failures in a row that do not concern the answer: a timeout, an unavailable provider, a rejected
       key or request. One more failure after the rest starts another minute; an answer ends it.
     - five answers in a row that contained no vote, empty ones and refusals included. Such a model earns no
-      reward but would be paid each time.
+      reward but would be paid each time. Answers about the same task count once, since it may be the task.
 
     Args:
         clock: monotonic seconds.
@@ -241,7 +241,8 @@ class CircuitBreaker:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._failures = self._unusable = 0
+        self._failures = 0
+        self._unusable: set[Hashable] = set()
         self._unusable_code = BadAnswerError.code
         self._until = self._unusable_until = -math.inf
         self._latest: ModelError | None = None
@@ -270,14 +271,30 @@ class CircuitBreaker:
         """Record a call that returned an answer, usable or not."""
         self._failures, self._until = 0, -math.inf
 
-    def judged(self, failure: str | None) -> None:
-        """Record why an answer contained no vote; ``None`` if it did contain one."""
+    def judged(self, failure: str | None, about: Hashable) -> None:
+        """Record a new answer, whose call was made now.
+
+        Args:
+            failure: why it contained no vote; ``None`` if it did contain one.
+            about: the task, or the tasks, that the model was asked about.
+        """
         if failure is None:
-            self._unusable = 0
+            self._unusable.clear()
             return
-        self._unusable, self._unusable_code = self._unusable + 1, failure
-        if self._unusable >= FAILURES:
+        self._unusable.add(about)
+        self._unusable_code = failure
+        if len(self._unusable) >= FAILURES:
             self._unusable_until = self._clock() + self.SECONDS
+
+    def unread(self, error: ModelError, about: Hashable) -> None:
+        """Record a failed call that was answered without anything to read: an empty answer or a refusal.
+
+        Args:
+            error: how it failed.
+            about: as for :meth:`judged`.
+        """
+        if isinstance(error, BadAnswerError | RefusedError) and error.usage is not None:
+            self.judged(error.code, about)
 
     def failed(self, error: ModelError) -> None:
         """Record a failed call."""

@@ -101,26 +101,32 @@ def _price_no_answers() -> None:
     Logging.response_cost_calculator = unpriced
 
 
-async def complete(request: Mapping[str, Any]) -> Any:
-    """Make one call, by :mod:`backend.models.calls` where the provider has one.
+@contextmanager
+def without_records() -> Iterator[None]:
+    """Make litellm's calls inside the block without the records that its callbacks would read.
 
-    Other calls go by ``litellm.acompletion``, without the records that litellm's callbacks would read: CaMVo
-    has no such callbacks, and their records take another fifth of a call's processor time. litellm leaves
-    them out of the calls that it makes within others.
+    CaMVo has no such callbacks. The records of a call take a fifth of its processor time, and those of a
+    batch that has ended download its results once more. litellm leaves them out of calls within others.
     """
+    from litellm._internal_context import is_internal_call  # noqa: PLC0415
+
+    before = is_internal_call.set(True)
+    try:
+        yield
+    finally:
+        is_internal_call.reset(before)
+
+
+async def complete(request: Mapping[str, Any]) -> Any:
+    """Make one call, by :mod:`backend.models.calls` where it has the provider, else by litellm."""
     module = litellm()
     path = path_of(request, os.environ) if isinstance(module, ModuleType) else None
     if path is not None:
         return await path.call(request["messages"], request.get("timeout"))
-    from litellm._internal_context import is_internal_call  # noqa: PLC0415
-
     # litellm rewrites the schemas of some providers in place, and other calls share this one.
     own = {key: copy.deepcopy(value) for key, value in request.items() if key == "response_format"}
-    before = is_internal_call.set(True)
-    try:
+    with without_records():
         return await module.acompletion(**{**request, **own})
-    finally:
-        is_internal_call.reset(before)
 
 
 def _forbid_downloads(module: Any) -> None:

@@ -21,6 +21,8 @@ _PATIENCE = 30.0
 class Postgres:
     """A server without fsync: stopping it would otherwise take a minute. A context manager.
 
+    Nor does it vacuum by itself, which would visit the databases of all tests again and again.
+
     Args:
         folder: where the server keeps its data.
     """
@@ -30,7 +32,8 @@ class Postgres:
         self._numbers = itertools.count(1)
         self._migrated: str | None = None
         with self._commands() as connection:
-            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            for setting in ("fsync", "full_page_writes", "autovacuum"):
+                connection.execute(text(f"ALTER SYSTEM SET {setting} = off"))
             connection.execute(text("SELECT pg_reload_conf()"))
 
     def __enter__(self) -> Postgres:

@@ -39,11 +39,7 @@ class ScoreLevels:
         self.tasks.update(level for level in LEVELS if is_below(score, level))
 
     def lines(self, usd: float) -> Iterator[str]:
-        """The quote as sentences.
-
-        Args:
-            usd: the price of a task, in $.
-        """
+        """The quote as sentences; ``usd`` is the price of a task."""
         for level in LEVELS:
             number = self.tasks[level]
             which = "all" if level >= ALL else f"those with a score below {level:g}"

@@ -18,6 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from multiprocessing.context import BaseContext
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -203,7 +204,7 @@ class Experiment:
                     yield _run(self, setting, seed, advance)
             return
         others = set(multiprocessing.active_children())
-        context = multiprocessing.get_context("spawn")
+        context = _starter()
         done: Synchronized[int] = context.Value("q", 0)
         pool = ProcessPoolExecutor(
             min(jobs, len(cases)), context, initializer=_Process.start, initargs=(self, done)
@@ -221,6 +222,15 @@ class Experiment:
             raise
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _starter() -> BaseContext:
+    """How processes start: as forks of one that has imported all this, where the system has such."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 class _Process:

@@ -25,7 +25,7 @@ from backend.models.batches.provider import (
 )
 from backend.models.calls import completion_of
 from backend.models.failures import line_error, model_error
-from backend.models.model import litellm
+from backend.models.model import litellm, without_records
 from backend.settings import ModelSettings
 
 PROVIDERS: Final = ("openai", "azure", "hosted_vllm", "litellm_proxy", "xai")
@@ -41,13 +41,7 @@ _LAPSED: Final = ("batch_expired", "batch_cancelled", "batch_canceled")
 
 
 class OpenAIBatches:
-    """The batches of one model.
-
-    Args:
-        settings: the model.
-        provider: litellm's name of its provider.
-        key: the API key; ``None`` for litellm's own way to it.
-    """
+    """The batches of one model; without a key, by litellm's own way to one."""
 
     def __init__(self, settings: ModelSettings, provider: str, key: str | None) -> None:
         self._name = settings.name
@@ -158,7 +152,9 @@ class OpenAIBatches:
 
     async def _call(self, function: str, **arguments: Any) -> Any:
         try:
-            return await getattr(litellm(), function)(**arguments, **self._account)
+            call = getattr(litellm(), function)
+            with without_records():
+                return await call(**arguments, **self._account)
         except Exception as error:
             if getattr(error, "status_code", None) == 404:
                 raise GoneError(self._name) from None

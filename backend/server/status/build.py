@@ -103,9 +103,12 @@ def _holds(certificate: Issued) -> str:
 
 def _pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
     """A report for each packed arm that a project has asked, by name."""
-    agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for check in PackChecks(connection, project).all():
-        agreed[check.arm][check.control, check.epoch].append(check.agreed)
+    comparisons = defaultdict(list)
+    for (arm, control, epoch), agreed in sorted(PackChecks(connection, project).by_question().items()):
+        verdict = judge_pack(agreed)
+        comparisons[arm].append(
+            PackComparison(control, epoch, verdict.compared, verdict.differed, verdict.unpacked)
+        )
     sums = {row.arm: row for row in ProjectSums(connection, project).packs()}
     return tuple(
         PackReport(
@@ -114,13 +117,9 @@ def _pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...
             prompts=0 if (row := sums.get(arm)) is None else row.prompts,
             tasks=0 if row is None else row.tasks,
             cost_usd=0.0 if row is None else row.cost_usd,
-            comparisons=tuple(
-                PackComparison(control, epoch, verdict.compared, verdict.differed, verdict.unpacked)
-                for (control, epoch), same in sorted(agreed[arm].items())
-                for verdict in [judge_pack(same)]
-            ),
+            comparisons=tuple(comparisons.get(arm, ())),
         )
-        for arm in sorted({*sums, *agreed})
+        for arm in sorted({*sums, *comparisons})
     )
 
 

@@ -83,6 +83,21 @@ def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchSe
         assert not server.files  # the provider keeps nothing
 
 
+def test_each_file_of_results_is_downloaded_once(tmp_path: Path, server: BatchServer) -> None:
+    downloaded: list[str] = []
+
+    def note(method: str, path: str) -> int:
+        if path.endswith("/content"):
+            downloaded.append(path)
+        return 0
+
+    server.refused = note
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy", "mixed")
+        label(folder)
+    assert len(downloaded) == len(set(downloaded)) == len(server.batches)
+
+
 def test_a_question_without_a_vote_leaves_the_other_its_label(tmp_path: Path, server: BatchServer) -> None:
     config = (
         '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'

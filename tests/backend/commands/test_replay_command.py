@@ -214,8 +214,8 @@ def test_no_process_outlives_the_command(how: signal.Signals, folder: Path) -> N
         [sys.executable, "-m", "backend.cli", *endless], cwd=folder, env=child(),
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    wait_until(lambda: len(command.children()) == 3, "pool of two and its tracker")
-    processes = command.children()
+    wait_until(lambda: len(command.children(recursive=True)) == 4, "pool of two, its starter and a tracker")
+    processes = command.children(recursive=True)
     command.send_signal(how)
     _, alive = psutil.wait_procs([command, *processes], timeout=60)
     assert alive == []

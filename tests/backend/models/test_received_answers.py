@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import migrated
@@ -38,10 +40,10 @@ CALL = 14_000_000
 """Picodollars of the usage (10, 2) at 1 $ and 2 $ a million."""
 
 KILLED = """
-import asyncio, functools, sys
+import asyncio, functools, os, sys
 import test_received_answers as here
 from backend.ledger.database import writer
-from backend.models import call_ledger
+from backend.models import call_ledger, model
 from backend.models.model_caller import ModelCaller
 
 call_ledger.LEASE = 600.0  # its claims end with it, however long it takes
@@ -53,7 +55,7 @@ async def counted(*arguments, **options):
     read.append(answer)
     if len(read) == len(here.TASKS):
         # in the loop's next turn, in which each caller has its answer
-        asyncio.get_running_loop().call_soon(functools.partial(print, "read", flush=True))
+        asyncio.get_running_loop().call_soon(functools.partial(print, "read", os.getpid(), flush=True))
     return answer
 
 def without_answers(ledger, jobs, **options):
@@ -61,9 +63,19 @@ def without_answers(ledger, jobs, **options):
     return run(ledger, others, **options) if others else []
 
 ModelCaller.attempt, writer._run_batch = counted, without_answers
-asyncio.run(here.Buyer(*sys.argv[1:]).ask_all())
+model.litellm()
+for line in sys.stdin:
+    command, *names = line.split()
+    if command == "reap":
+        os.waitpid(int(names[0]), 0)
+        print("reaped", flush=True)
+    elif not os.fork():
+        asyncio.run(here.Buyer(*names).ask_all())
 """
-"""A process that reads all answers, commits none of them, and says when it has read them."""
+"""Starts processes that read all answers, commit none of them, and say when they have read them.
+
+Each is a fork: importing the libraries takes longer than all that these tests state.
+"""
 
 
 def stored(ledger: Ledger) -> int:
@@ -121,17 +133,32 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.received-*"))
 
 
-@contextmanager
-def killed_with_answers(url: str, address: str) -> Iterator[subprocess.Popen[str]]:
-    """A process is killed when it has read all answers and stored none; it is reaped after the block."""
+@pytest.fixture(scope="module")
+def buyers() -> Iterator[subprocess.Popen[str]]:
+    """A process that starts buyers, and reaps them when it is told to."""
     path = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support"), *sys.path]
-    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{KILLED}", url, address]
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{KILLED}"]
     environment = child(OPENAI_API_KEY="none")
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own code
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "read"
-        process.kill()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as process:  # type: ignore[call-overload]  # noqa: S603 - our own code
         yield process
+
+
+def told(buyers: subprocess.Popen[str], *words: str) -> list[str]:
+    """Tell the process that starts buyers something; return the words of the line that comes next."""
+    assert buyers.stdin is not None
+    assert buyers.stdout is not None
+    print(*words, file=buyers.stdin, flush=True)
+    return buyers.stdout.readline().split()
+
+
+def kill_with_answers(buyers: subprocess.Popen[str], url: str, address: str, *, reaped: bool = True) -> None:
+    """Kill a process when it has read all answers and stored none; unless ``reaped``, it stays a zombie."""
+    said, process = told(buyers, "buy", url, address)
+    assert said == "read"
+    os.kill(int(process), signal.SIGKILL)
+    if reaped:
+        assert told(buyers, "reap", process) == ["reaped"]
 
 
 def assert_bought_once(buyer: Buyer, server: OpenAIServer) -> None:
@@ -146,10 +173,9 @@ def assert_bought_once(buyer: Buyer, server: OpenAIServer) -> None:
 
 
 def test_no_answer_that_a_killed_process_has_read_is_bought_again_by_the_next(
-    tmp_path: Path, url: str, server: OpenAIServer
+    tmp_path: Path, url: str, server: OpenAIServer, buyers: subprocess.Popen[str]
 ) -> None:
-    with killed_with_answers(url, server.url):
-        pass
+    kill_with_answers(buyers, url, server.url)
     assert len(server.requests) == len(TASKS)
     [file] = files(tmp_path)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -161,13 +187,11 @@ def test_no_answer_that_a_killed_process_has_read_is_bought_again_by_the_next(
 
 @pytest.mark.parametrize("reaped", [True, False], ids=["reaped", "zombie"])
 def test_no_answer_that_a_killed_process_has_read_is_bought_again_by_one_that_ran_beside_it(
-    url: str, server: OpenAIServer, reaped: bool
+    url: str, server: OpenAIServer, buyers: subprocess.Popen[str], reaped: bool
 ) -> None:
     buyer = Buyer(url, server.url)
-    with killed_with_answers(url, server.url) as killed:
-        if reaped:
-            killed.wait()
-        assert_bought_once(buyer, server)
+    kill_with_answers(buyers, url, server.url, reaped=reaped)
+    assert_bought_once(buyer, server)
 
 
 def test_a_process_that_ends_leaves_no_file(tmp_path: Path, url: str, server: OpenAIServer) -> None:

@@ -113,6 +113,14 @@ def test_settings_cannot_be_changed(write: Callable[[str], Path]) -> None:
         settings.audit = 0.5
 
 
+@pytest.mark.parametrize("text", ["budget: {project_usd: 1,000}", "policy: {name: joint, worth: 2,5}"])
+def test_a_number_with_a_comma_is_refused_with_how_to_write_it(
+    write: Callable[[str], Path], text: str
+) -> None:
+    with pytest.raises(ConfigError, match="decimals with a point"):
+        load(write(THREE + text))
+
+
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (tmp_path / "camvo.yaml").write_bytes(b"\xef\xbb\xbf" + THREE.encode())
     assert len(load(tmp_path / "camvo.yaml").models) == 3
@@ -263,6 +271,27 @@ def test_a_redact_function_that_cannot_be_loaded_is_a_mistake(
 def test_a_project_cannot_switch_redaction_off() -> None:
     with pytest.raises(ConfigError, match="is not a key of CaMVo"):
         load(None).for_project({"redact": None})
+
+
+def test_without_libyaml_the_same_is_read(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_it = load(write(EXAMPLE))
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    assert load(write(EXAMPLE)) == with_it
+
+
+def test_what_libyaml_alone_refuses_is_read(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Strict(yaml.SafeLoader):
+        def get_single_node(self) -> None:
+            raise yaml.YAMLError
+
+    monkeypatch.setattr(yaml, "CSafeLoader", Strict)
+    assert [model.name for model in load(write(THREE)).models] == [
+        model["name"] for model in yaml.safe_load(THREE)["models"]
+    ]
 
 
 def test_a_tab_is_named_with_its_line(mistake: Callable[[str], ConfigError]) -> None:

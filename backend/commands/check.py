@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ from backend.commands.shared.output import Fact, print_fact, say
 from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError
 from backend.learning.projects import require_known_labels
 from backend.ledger import Ledger, migrate, reports
+from backend.ledger.database.statements import try_write
 from backend.models import Pool, embedded_voters
 from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
@@ -295,7 +296,10 @@ def _is_free(loaded: Settings) -> bool:
 
 
 def _ledger(environment: Environment) -> str:
-    return f"{migrate(environment.database_url)}, opened and migrated"
+    place = migrate(environment.database_url)
+    with closing(Ledger(environment.database_url)) as ledger, ledger.write() as connection:
+        try_write(connection)
+    return f"{place}, opened, migrated and written to"
 
 
 def _embedder(embedder: Embedder) -> str:

@@ -321,7 +321,9 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
     """What the page begins with: how right labels are, dollars, and what to do next."""
     for question in project.questions:
         if question.estimate is not None:
-            yield "labels right", f"{question.control}: {_estimated(question.estimate)}"
+            part = project.part(question.estimate)
+            estimated = _estimated(question.estimate) + (f"; {part}" if part else "")
+            yield "labels right", f"{question.control}: {estimated}"
         if question.labels is not None and question.labels.scale is not None:
             yield "on the scale", f"{question.control}: {_on_the_scale(question.labels.scale)}"
     cost, single = project.cost, project.cost.best_single

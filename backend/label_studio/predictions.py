@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
 
+from backend.errors import LabelStudioMissingError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent, is_id
 from backend.ledger.human_annotations import Annotation
@@ -296,15 +298,17 @@ class Outdated:
     duplicates: Sequence[int]
 
     def replace(self, client: Client) -> None:
-        """Change it, and delete its duplicates.
+        """Change it, and delete its duplicates; another run may have deleted any of them already.
 
         Raises:
             LabelStudioError: Label Studio refused, or cannot be reached.
         """
         for duplicate in self.duplicates:
-            client.remove_prediction(duplicate)
+            with suppress(LabelStudioMissingError):
+                client.remove_prediction(duplicate)
         if self.changes:
-            client.change_prediction(self.number, self.changes)
+            with suppress(LabelStudioMissingError):
+                client.change_prediction(self.number, self.changes)
 
 
 def outdated(task: Mapping[str, Any], answer: Sequence[Mapping[str, Any]]) -> Iterator[Outdated]:

@@ -270,11 +270,13 @@ class LabelStudioApi:
         number = int(rest[0])
         for task in self.tasks.values():
             for prediction in task["predictions"]:
-                if prediction["id"] == number and method == "PATCH":
+                if prediction["id"] == number:
+                    if method == "DELETE":
+                        task["predictions"].remove(prediction)
+                        return 204, None
                     prediction.update(body)
                     return 200, prediction
-            task["predictions"] = [each for each in task["predictions"] if each["id"] != number]
-        return 204, None
+        return _recorded("annotation_missing")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         api = self

@@ -173,6 +173,8 @@ def _settle(
         if gone:
             what = f"what becomes of {gone}, which earlier labels name"
             how = "--rename old=new, --merge a,b=c, --split old=a,b or --drop x"
+            if not is_of_label_studio(project):
+                how += "; if it has renamed them already, give their new names"
         else:
             what = f"from which labels {added} takes tasks"
             how = "--add new=a,b, or --add new for none"

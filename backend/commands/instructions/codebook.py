@@ -292,8 +292,8 @@ def collect(
                 _add(entries[question.name], stored.task, question, human, votes, quoted=quoted)
     if not any(entry.labelled or entry.voted for entry in entries.values()):
         raise ConfigError(
-            f"project {book.project} has no label of people and no vote that the codebook could show",
-            where="SOURCE",
+            "it has no label of people and no vote that the codebook could show",
+            where=f"project {book.project}",
             fix="label tasks first; after a change of the instructions, predict some again",
         )
     return book

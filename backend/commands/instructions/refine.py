@@ -234,8 +234,8 @@ def _cases(book: Codebook) -> tuple[list[ConfusedCase], dict[int, str]]:
         cases.append(ConfusedCase(entry.name, example.texts, human, votes))
     if not cases:
         raise ConfigError(
-            f"models contradict neither people nor one another in project {book.project}",
-            where="SOURCE",
+            "models contradict neither people nor one another",
+            where=f"project {book.project}",
             fix="label more tasks first; blind ones are never shown to the model that proposes",
         )
     return cases, ids
@@ -258,7 +258,7 @@ def _judges(
         raise ConfigError(
             f"people have labelled {formats.of(len(found), 'task')} that may judge a text, too few to"
             " judge by",
-            where="SOURCE",
+            where=f"project {short_name(jobs.project)}",
             fix=f"label about {(_FEWEST - len(found)) * _MAY_LEAD // (_MAY_LEAD - 1) + 1} more",
         )
     return found

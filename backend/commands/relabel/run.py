@@ -30,8 +30,9 @@ from backend.learning.projects import asked_questions, project_settings, remembe
 from backend.ledger import projects
 from backend.ledger.decided import decided_tasks
 from backend.ledger.human_annotations import Annotations
-from backend.ledger.projects import Schemes, short_name
+from backend.ledger.projects import Schemes, is_of_label_studio, short_name
 from backend.questions import parse_label_config
+from backend.questions.relabelling import labels_of
 from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
 
@@ -231,7 +232,18 @@ def relabel(
     if wanted.undo and not plan.found.present and not changed:
         raise taken_back()
     if plan.schemes:
+        if not is_of_label_studio(key):
+            _name_labels(plan, console)
         console.print(f"Take it back with: camvo relabel {source_of(opened)} --undo", highlight=False)
+
+
+def _name_labels(plan: RelabelPlan, console: Console) -> None:
+    """Say which labels the commands about a file are to be given from now on."""
+    changed = {scheme.control for scheme in plan.schemes}
+    for question in parse_label_config(plan.xml).questions:
+        if question.name in changed:
+            names = ", ".join(map(repr, (label.value for label in labels_of(question))))
+            say(console, escape(f"From now on give --labels or the label config these labels: {names}"))
 
 
 def _learn_again(opened: Opened, plan: RelabelPlan, write: Callable[[Callable[[Any], Any]], Any]) -> None:

@@ -12,6 +12,7 @@ before it writes without a further lock. The group commit (``writer.py``) makes 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
@@ -574,6 +575,7 @@ class SpareRoom:
 
     Raises:
         LedgerFullError: there is no room to keep.
+        LedgerError: the ledger's folder cannot be written to.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -623,6 +625,11 @@ class SpareRoom:
                 file.write(os.urandom(_BYTES))  # zeros take no room where the disk compresses
                 file.flush()
             except OSError as error:
-                raise self._full() from error
+                if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                    raise self._full() from error
+                reason = (
+                    f"the folder of its file cannot be written to: {error.strerror or type(error).__name__}"
+                )
+                raise LedgerError(reason, where=self._place, fix=_FIXES["readonly"]) from error
             on_failure.pop_all()
             return file

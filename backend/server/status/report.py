@@ -747,6 +747,14 @@ class ProjectReport:
         """Whether it is a project of Label Studio; else it is that of a file."""
         return is_of_label_studio(self.key)
 
+    def part(self, estimate: EstimateReport) -> str:
+        """Which labels an estimate leaves out, in words; empty if none.
+
+        After a change of instructions tasks keep their labels, and the estimate is about the new ones.
+        """
+        labels, tasks = estimate.labels, self.progress.predicted
+        return f"about {count(labels)} of {of(tasks, 'labelled task')} only" if labels < tasks else ""
+
     @property
     def keeping_blind(self) -> str:
         """How to keep tasks blind, in words."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import migrated
 import pytest
 import yaml
 from command_line import called
@@ -157,3 +158,12 @@ def test_a_label_config_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = called("check", "--label-config", "nowhere.xml", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("camvo: --label-config: cannot be read: ")
+
+
+def test_a_ledger_that_cannot_be_written_to_fails(tmp_path: Path) -> None:
+    migrated.sqlite(tmp_path / "ledger.sqlite")
+    read_only = f"sqlite:///file:{tmp_path / 'ledger.sqlite'}?mode=ro&uri=true"
+    done = called("check", cwd=tmp_path, CAMVO_DATABASE_URL=read_only)
+    assert done.returncode == 1
+    assert "✗ ledger" in done.stdout
+    assert "attempt to write a readonly database" in done.stdout

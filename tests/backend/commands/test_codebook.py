@@ -123,8 +123,9 @@ def test_a_label_without_a_hint_is_named(folder: LabelFolder) -> None:
 def test_a_file_without_any_label_has_no_codebook(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, glad_green) as folder:
         folder.table(*TEXTS)
-        with pytest.raises(ConfigError, match="no label of people and no vote"):
+        with pytest.raises(ConfigError, match="no label of people and no vote") as refused:
             book_of(folder)
+        assert refused.value.where == "project in"
 
 
 @pytest.mark.parametrize(

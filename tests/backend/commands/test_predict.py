@@ -342,6 +342,26 @@ def test_tasks_that_people_have_labelled_are_asked_about_again_only_if_all_are(a
     assert oracle.asked[0] == [labelled, other]
 
 
+def test_predictions_that_are_deleted_meanwhile_end_no_run(api: LabelStudioApi) -> None:
+    tasks = api.add_tasks("a", "b")
+    for task in [*tasks, *tasks]:
+        api.predict(task, "camvo")
+    gone: list[str] = []
+
+    def delete(method: str, path: str) -> None:
+        """Delete what is about to be changed or deleted, as another run does."""
+        if method in {"PATCH", "DELETE"} and not gone:
+            gone.append(method)
+            for each in api.tasks.values():
+                each["predictions"] = []
+
+    api.before = delete
+    run(api, Oracle(), refresh=True)
+    assert gone
+    run(api, Oracle())
+    assert api.predictions() == [(task, "camvo", 0.75) for task in tasks]
+
+
 def test_failed_asks_about_the_failed_tasks_alone(api: LabelStudioApi) -> None:
     numbers = api.add_tasks(*"abcdefg")
     oracle = Oracle()

@@ -306,9 +306,9 @@ def test_too_few_labelled_tasks_are_refused_before_anything_is_asked(tmp_path: P
         folder.label()
         teach(folder, TEXTS[:12])
         before = folder.server.count()
-        with pytest.raises(ConfigError, match="too few to judge"):
+        with pytest.raises(ConfigError, match="too few to judge") as refused:
             refined(folder)
-        assert folder.server.count() == before
+        assert (refused.value.where, folder.server.count()) == ("project in", before)
 
 
 def test_models_that_contradict_nobody_leave_nothing_to_refine(tmp_path: Path, models: Models) -> None:
@@ -316,5 +316,6 @@ def test_models_that_contradict_nobody_leave_nothing_to_refine(tmp_path: Path, m
         folder.write("in.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS[:60]))
         folder.label()
         teach(folder, TEXTS[:60])
-        with pytest.raises(ConfigError, match="contradict neither"):
+        with pytest.raises(ConfigError, match="contradict neither") as refused:
             refined(folder)
+        assert refused.value.where == "project in"

@@ -131,6 +131,14 @@ def test_a_file_with_the_labels_of_before_is_refused_with_their_new_names(folder
         teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
 
 
+def test_the_labels_that_a_file_has_afterwards_are_named_for_the_next_commands(folder: LabelFolder) -> None:
+    printed = changed(folder, merges=["Sad,Calm=Low"])
+    assert "From now on give --labels or the label config these labels: 'Glad', 'Low'" in printed
+    with pytest.raises(ConfigError, match="nobody has said") as refused:
+        labels(folder, *LABELS)
+    assert "if it has renamed them already, give their new names" in str(refused.value)
+
+
 def test_a_plan_says_which_rows_of_a_file_are_to_be_labelled_again(folder: LabelFolder) -> None:
     printed = changed(folder, splits=["Calm=Quiet,Misty"])
     assert "to look at, kept as given: label the rows again where they say 'Calm'" in printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import NoReturn
 
 import migrated
 import psutil  # type: ignore[import-untyped]
@@ -150,6 +152,19 @@ def test_a_disk_that_stays_full_is_a_failure_that_does_not_pass(
     assert spare.judged(FULL).temporary
     clock.now = 30.0
     assert [spare.judged(FULL).temporary, spare.judged(LOCKED).temporary] == [False, True]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, LedgerFullError), (errno.EROFS, LedgerError)])
+def test_a_folder_that_cannot_be_written_to_is_not_taken_for_a_full_disk(
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[LedgerError]
+) -> None:
+    def refuse(**options: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(database, "TemporaryFile", refuse)
+    with pytest.raises(LedgerError) as caught:
+        SpareRoom(sqlite_ledger)
+    assert type(caught.value) is kind
 
 
 @pytest.mark.usefixtures("whole_spare_room")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from labelling import LabelFolder, always
 from rich.console import Console
 from sqlalchemy import delete
@@ -180,3 +181,25 @@ def test_what_was_counted_for_calls_that_timed_out_is_named(tmp_path: Path) -> N
     assert cost.timeouts_usd > 0.0
     said = f"{dollars(cost.timeouts_usd)} for calls that timed out or broke off, which providers may bill"
     assert said in [*_outcome_lines(project)]
+
+
+def test_an_estimate_of_new_instructions_says_that_it_leaves_out_labels_of_earlier_ones(
+    folder: LabelFolder,
+) -> None:
+    def said() -> tuple[str, str]:
+        console = Console(file=io.StringIO(), width=200)
+        print_report(console, folder.environment, project="in", as_json=False)
+        with folder.ledger.read() as connection:
+            report = build_report(connection, load(folder.environment.config), now=2.0)
+        return console.file.getvalue(), render_page(report, overview=False)  # type: ignore[attr-defined]
+
+    folder.table("lovely", "awful")
+    folder.label()
+    assert "labelled tasks only" not in "".join(said())
+    path = folder.path / "camvo.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "instructions": "Be brave."}))
+    folder.table("lovely", "awful", "calm")
+    folder.label()
+    printed, page = said()
+    assert "; about 1 of 3 labelled tasks only" in printed
+    assert "This is about 1 of 3 labelled tasks only." in page

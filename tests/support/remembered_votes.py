@@ -12,7 +12,6 @@ from camvo.joint import models, rare_labels, votes_fit
 from camvo.joint.votes import Rows
 from camvo.typing import Array
 
-
 _made: dict[tuple[Any, ...], Any] = {}
 
 

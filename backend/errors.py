@@ -270,6 +270,7 @@ class ModelError(CamvoError):
         usage: tokens and cost of the failed call, ``None`` if the provider reported nothing.
         reason: why it failed, in a few words, such as ``HTTP 503``; ``None`` if nobody has to be told.
         certain: whether no call to the model can succeed at the moment, whatever it is about.
+        billable: whether the provider may bill the call although no answer has come.
     """
 
     code = "model_failed"
@@ -278,6 +279,7 @@ class ModelError(CamvoError):
     retry = False
     reason: str | None = None
     certain = False
+    billable = False
 
     def __init__(
         self, message: str, *, where: str | None = None, fix: str | None = None, usage: Usage | None = None
@@ -295,6 +297,7 @@ class ModelTimeoutError(ModelError):
         "if its server answers one call after another, set max_concurrency: 1 at its entry in "
         "camvo.yaml; if a single call takes as long, raise timeout there"
     )
+    billable = True
 
 
 class RateLimitedError(ModelError):

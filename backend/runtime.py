@@ -217,7 +217,6 @@ class AnnotationProcess:
         settings: the validated settings.
         environment: the ledger's address and the secrets.
         clock: returns unix seconds; tests may replace it.
-        embedder: an embedder to use instead of a new one; closed with the process.
         thread: an event loop to use instead of a new one.
         give_way: called on the loop before each write, to let more important work go first.
         ends_when_full: whether work fails when the ledger's disk is full, instead of waiting for room.
@@ -245,7 +244,6 @@ class AnnotationProcess:
         environment: Environment,
         *,
         clock: Callable[[], float] = time.time,
-        embedder: Embedder | None = None,
         thread: LoopThread | None = None,
         give_way: Callable[[], object] = lambda: None,
         ends_when_full: bool = False,
@@ -254,7 +252,7 @@ class AnnotationProcess:
         self.settings = settings
         self.clock = clock
         self.ledger = Ledger(environment.database_url, clock=clock)
-        self.embedder = embedder or Embedder(settings.embedder)
+        self.embedder = Embedder(settings.embedder)
         if any(model.is_embedded for model in settings.models):
             embedded_voters.register(self.embedder)
         self.thread = thread or LoopThread()

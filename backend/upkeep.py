@@ -395,6 +395,7 @@ class Pruned:
         rounds: how many rounds lose their plan and context.
         answers: how many answers are deleted; 0 in a plan.
         lines: how many lines of providers' batches are deleted; 0 in a plan.
+        bases: in a plan, how many questions, each in one epoch, get a base.
     """
 
     project: str
@@ -403,6 +404,7 @@ class Pruned:
     rounds: int
     answers: int = 0
     lines: int = 0
+    bases: int = 0
 
 
 def planned(ledger: Ledger, project: str, age: float) -> Pruned:
@@ -419,7 +421,7 @@ def planned(ledger: Ledger, project: str, age: float) -> Pruned:
         through = old.last_older(before)
         events = old.count_through(through)
         rounds = _prunable(connection, project, before, through)
-        return Pruned(project, through, events, len(rounds))
+        return Pruned(project, through, events, len(rounds), bases=len(old.states_through(through)))
 
 
 def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance: _Advance) -> Pruned:

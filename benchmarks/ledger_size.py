@@ -95,7 +95,8 @@ def fill(folder: Path, rounds: int, models: int, *, student: bool) -> Path:
     passages = _prose() if student else _few_words()
     label_config = parse_label_config(CONFIG)
     with patch.object(litellm_info, "litellm", lambda: Models(accuracies)):
-        runtime = Runtime(settings.load(config), environment, embedder=Texts())  # type: ignore[arg-type]
+        with patch("backend.runtime.Embedder", return_value=Texts()):
+            runtime = Runtime(settings.load(config), environment)
         for start in range(1, rounds + 1, 50):
             numbers = range(start, min(start + 50, rounds + 1))
             tasks = [{"id": number, "data": {"text": f"{number} {next(passages)}"}} for number in numbers]

@@ -159,7 +159,6 @@ def alt_test(
     people: Mapping[str, Mapping[int, str]],
     votes: Mapping[int, str],
     epsilon: float = EPSILON["skilled"],
-    least_tasks: int = _LEAST_TASKS,
 ) -> AltTest | None:
     """Test whether a voter represents people at least as well as each person does, within ε.
 
@@ -170,10 +169,9 @@ def alt_test(
         people: person → task → label.
         votes: task → the voter's label. Other tasks, and those with a single person's label, are left out.
         epsilon: ε in [0, 1).
-        least_tasks: people with fewer tasks are not compared. Their labels still count as others'.
 
     Returns:
-        ``None`` if nobody has enough tasks.
+        ``None`` if nobody has enough tasks. Labels of people with fewer still count as others'.
 
     Raises:
         InvalidParameterError: ε is outside its range.
@@ -184,7 +182,7 @@ def alt_test(
     chances, advantages, compared = [], [], set()
     for person, said in people.items():
         tasks = [task for task in said if shared[task] > 1]
-        if len(tasks) < max(least_tasks, 2):
+        if len(tasks) < _LEAST_TASKS:
             continue
         leads = np.array([_lead(people, person, task, votes[task]) for task in tasks])
         worse = (leads <= 0.0).astype(np.float64) - (leads >= 0.0)

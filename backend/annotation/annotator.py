@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from backend.annotation.asking import Asking, Voters, compared, weigh
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt
-from backend.annotation.job_questions import JobQuestions, skip_questions
+from backend.annotation.job_questions import HeldRounds, JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Openings, Planned, Planner, Terms
 from backend.annotation.replies import Replies, no_vote_error
 from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
@@ -70,7 +70,7 @@ class Annotator:
     ) -> None:
         self._access, self._stored = access, GroupedReads(access, _look_up)
         self._questions, self._schemes, self._batch_stages = questions, schemes, batch_stages
-        self._openings = Openings()
+        self._openings, self._held = Openings(), HeldRounds(access, questions)
         self._allowances = Allowances(access)
         self._planner, self._voters, self._scorers = planner, voters, scorers
 
@@ -112,9 +112,8 @@ class Annotator:
         if config is not job.config:
             job = replace(job, config=config, questions=())
         with_texts = partial(self._questions.with_texts, job)
-        if job.questions:
-            questions = job.questions
-        else:  # a redactor may be slow, so it runs in a thread
+        questions = job.questions
+        if not questions:  # a redactor may be slow, so it runs in a thread
             questions = await self._access.in_thread(with_texts) if job.settings.redact else with_texts()
         keys = tuple(question.key for question in questions)
         studies = job.settings.student is not False and not job.stored_only
@@ -122,6 +121,7 @@ class Annotator:
         finished = known.rounds
         if job.stored_only:
             return self._prediction(job, questions, finished)
+        finished |= await self._held.kept(job, questions, finished)
         try:
             await self._decide(job, questions, known, alone=alone)
         except (BatchPendingError, TaskDeletedError):
@@ -613,6 +613,7 @@ def _finished_round(
         reused=len(bill.reused) / questions,
         reused_usd=sum(bill.reused) / questions,
         audit=finished.blind,
+        audited=job.settings.audit > 0.0,
         taught=label,
         taught_by=taught_by,
         context=finished.plan.estimates[question.name].context,
@@ -630,6 +631,5 @@ def _finished_round(
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
     taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
     contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
-    failures = finished.replies.failures(question.name)
     shown = {arm: count for arm, count in finished.prompt.shown.items() if arm in votes}
-    return NewRound(round_, contribution, shown, failures, audited=job.settings.audit > 0.0)
+    return NewRound(round_, contribution, shown, finished.replies.failures(question.name))

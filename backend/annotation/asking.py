@@ -28,7 +28,7 @@ from backend.annotation.replies import (
 )
 from backend.errors import BudgetExhaustedError, LedgerFullError, ModelError, TaskError, WithdrawnError
 from backend.ledger import LedgerAccess
-from backend.ledger.answers import PackCheck, PackChecks
+from backend.ledger.answers import PackChecks
 from backend.ledger.database.writer import GroupedReads
 from backend.models import Pool
 from backend.models.call_ledger import ModelQuery, PaidAnswer
@@ -108,17 +108,10 @@ class PackGuard:
         mark = checks.mark()
         known = self._known.get(project)
         if known is None or known[0] != mark:
-            known = mark, _unpacked_arms(checks.all())
+            judged = {place: judge_pack(agreed) for place, agreed in checks.by_question().items()}
+            known = mark, frozenset(arm for (arm, _, _), verdict in judged.items() if verdict.unpacked)
             self._known[project] = known
         return known[1]
-
-
-def _unpacked_arms(checks: Collection[PackCheck]) -> frozenset[str]:
-    """The arms that differ too often on any question."""
-    by_question: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
-    for check in checks:
-        by_question[check.control, check.epoch, check.arm].append(check.agreed)
-    return frozenset(arm for (_, _, arm), agreed in by_question.items() if judge_pack(agreed).unpacked)
 
 
 _LEAST_WAIT: Final = 10.0
@@ -333,7 +326,8 @@ class Voters:
             return answer
         votes = await reading.votes(answer.content)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
-        self.pool[arm].breaker.judged(code)
+        if not answer.stored and not answer.shared:
+            self.pool[arm].breaker.judged(code, (job.project, job.task))
         if code is None:
             reply = ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
             return replace(reply, earlier=answer.earlier)

@@ -350,15 +350,7 @@ class _Settled:
 
 
 class Settlement:
-    """Settles the requests of jobs.
-
-    Args:
-        writer: writes to the ledger.
-        pool: reads the answers.
-        requests: splits those about several tasks.
-        retries: how often a line is tried again.
-        clock: unix seconds.
-    """
+    """Settles the requests of jobs; ``retries`` is how often a line is tried again."""
 
     def __init__(
         self, writer: Writer, pool: Pool, requests: Requests, retries: int, clock: Callable[[], float]
@@ -375,11 +367,7 @@ class Settlement:
     ) -> None:
         """Settle all requests of a batch that has ended.
 
-        Args:
-            job: the job.
-            batch: its batch at the provider.
-            provider: where the results are.
-            out: custom id → the lines of a request, for the lines that are still out.
+        ``out`` has the lines that are still out, by the custom id of their request.
         """
         left, ready, failed = dict(out), list[_Settled](), dict[str, LineResult]()
         answered = set[str]()

@@ -331,11 +331,8 @@ class _BatchStage(Asking):
     async def _reply(self, arm: str, asked: dict[str, str]) -> ModelReply | None:
         """An arm's reply; ``None`` if it is not there yet, and then its line is noted.
 
-        A task that is missing in a packed answer is asked about singly.
-
-        Args:
-            arm: the arm.
-            asked: arm → the key of its answer, in the stage that asks it; completed.
+        A task that is missing in a packed answer is asked about singly. ``asked`` (arm → the key of its
+        answer, in the stage that asks it) is completed.
         """
         model, pack = self._packed_model(arm), self.prompt.pack
         if model is None or pack is None:

@@ -49,6 +49,7 @@ class Job:
         purse: an account inside the project's that pays for the calls; ``None`` for none.
         aim_usd: what plans keep the purse to as far as they can, in $; ``None`` for none.
         everyone: whether every model is asked, as in a pilot.
+        below: a task with labels of earlier instructions keeps them unless a score is lower; 1 for none.
         review: whether people may review the task, for which its text is embedded in any case. Otherwise it
             is embedded only if the plan, or what is learnt from the round, reads its context.
         hurried: whether its calls end at the deadline of the settings, because somebody waits for the task.
@@ -68,6 +69,7 @@ class Job:
     purse: Purse | None = None
     aim_usd: float | None = None
     everyone: bool = False
+    below: float = 1.0
     review: bool = True
     hurried: bool = False
     waits: bool = True

@@ -1,25 +1,32 @@
-"""The questions of a job that can be asked; one that lacks its text or image does not stop the others."""
+"""The questions of a job that can be asked, and the labels of earlier instructions that they keep.
+
+A question that lacks its text or image does not stop the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from posixpath import normpath
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import structlog
 from pydantic import SecretStr
+from sqlalchemy import Connection
 
 from backend.annotation.asking import Voters
 from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt
 from backend.errors import ImageUnavailableError, TaskError
 from backend.label_studio.client import http_client
 from backend.learning.examples import Examples, label_texts
+from backend.learning.label_schemes import Asked, epochs_with_other_instructions
 from backend.learning.states import StateKey
-from backend.ledger.rounds import RoundKey
+from backend.ledger import LedgerAccess, recounts, rounds
+from backend.ledger.projects import Schemes
+from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion
 from backend.questions.label_config import epoch_of, question_hash
@@ -54,11 +61,7 @@ class Images:
         self._http: Any = None
 
     async def sendable(self, address: str, where: str) -> str:
-        """The address itself, or a ``data:`` URL with the image's content.
-
-        Args:
-            address: the address in the task's data.
-            where: the place that an error names.
+        """The address itself, or a ``data:`` URL with the image's content; errors name the place ``where``.
 
         Raises:
             ImageUnavailableError: no model could open the image.
@@ -131,6 +134,11 @@ class JobQuestions:
     def __init__(self, embedder: Embedder, images: Images, voters: Voters, examples: Examples) -> None:
         self.embedder, self._images, self._voters = embedder, images, voters
         self._examples = examples
+
+    def asked(self, job: Job) -> Asked:
+        """All that the epochs of a job's questions hang on."""
+        settings = job.settings
+        return Asked(job.config, settings.instructions, self.embedder.identity, settings.redact)
 
     def with_texts(self, job: Job) -> list[JobQuestion]:
         """The questions whose texts the task has.
@@ -279,3 +287,96 @@ def skip_questions(job: Job, errors: Sequence[TaskError], *, all_fail: bool) -> 
 def _redacted(redactor: Redactor, examples: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
     """Redact the texts of examples. The ledger holds them as they are, since the redactor may change."""
     return [{key: redacted.text for key, redacted in redactor.redact(texts).items()} for texts in examples]
+
+
+ALL: Final = 1.0
+"""The score below which every task counts, also one that is certain."""
+
+
+def is_below(score: float, level: float) -> bool:
+    """Whether a score is below a level; every score is below 1."""
+    return score < level or level >= ALL
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLabels:
+    """The labels of earlier instructions that tasks keep.
+
+    Attributes:
+        epochs: question → its epochs under earlier instructions, the latest first.
+        below: tasks with a lower score are asked about again; 1 for all, 0 for none.
+    """
+
+    epochs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    below: float = 0.0
+
+    @classmethod
+    def of(cls, connection: Connection, project: str, asked: Asked, below: float) -> HeldLabels:
+        """Look up which epochs of a project had other instructions and asked the same."""
+        history = Schemes(connection, project).all()
+        now = (asked.scheme(question, 0.0) for question in asked.config.questions)
+        epochs = {scheme.control: epochs_with_other_instructions(history, scheme) for scheme in now}
+        return cls({control: found for control, found in epochs.items() if found}, below)
+
+    def keys(self, questions: Sequence[JobQuestion]) -> list[RoundKey]:
+        """The rounds that questions may have had under earlier instructions."""
+        return [
+            replace(question.key, epoch=epoch)
+            for question in questions
+            for epoch in self.epochs.get(question.name, ())
+        ]
+
+    def of_task(
+        self, questions: Sequence[JobQuestion], found: Mapping[RoundKey, Round]
+    ) -> dict[RoundKey, Round]:
+        """The rounds of earlier instructions that a task has; none unless all its questions have one."""
+        held = {}
+        for question in questions:
+            earlier = (found[key] for key in self.keys([question]) if key in found)
+            if question.key not in found and (round_ := next(earlier, None)) is not None:
+                held[question.key] = round_
+        return held if all(each.key in found or each.key in held for each in questions) else {}
+
+    def keeps(self, held: Mapping[RoundKey, Round]) -> bool:
+        """Whether a task keeps these labels: also a low score if people have labelled it."""
+        return self.below < ALL and not any(
+            round_.human is None and is_below(round_.score, self.below) for round_ in held.values()
+        )
+
+
+NONE_HELD: Final = HeldLabels()
+"""No task keeps a label of earlier instructions."""
+
+
+class HeldRounds:
+    """The rounds of earlier instructions of single tasks. Used from one event loop only."""
+
+    def __init__(self, access: LedgerAccess, questions: JobQuestions) -> None:
+        self._access, self._questions = access, questions
+        self._of_project: dict[str, tuple[Asked, HeldLabels]] = {}
+
+    async def kept(
+        self, job: Job, questions: Sequence[JobQuestion], found: Mapping[RoundKey, Round]
+    ) -> dict[RoundKey, Round]:
+        """The labels of earlier instructions that a task keeps, by the keys of its questions.
+
+        Args:
+            job: the task; its ``below`` says what it keeps.
+            questions: its questions.
+            found: their rounds under the present instructions.
+        """
+        if job.below >= ALL or len(found) == len(questions):
+            return {}
+        asked, project = self._questions.asked(job), job.project
+        known = self._of_project.get(project)
+        if known is None or known[0] != asked:
+            held = await self._access.read(lambda connection: HeldLabels.of(connection, project, asked, 0.0))
+            known = self._of_project[project] = asked, held
+        held = replace(known[1], below=job.below)
+        if not (keys := held.keys(questions)):
+            return {}
+        stored = await self._access.read(
+            lambda connection: recounts.with_latest(connection, rounds.find_by_key(connection, keys))
+        )
+        kept = held.of_task(questions, {**stored, **found})
+        return kept if held.keeps(kept) else {}

@@ -61,11 +61,6 @@ class Allowances:
 
         It is infinite without a budget, or if the number of tasks is unknown, and for any policy but
         ``joint``: no other weighs the worth of a label against its price at every step.
-
-        Args:
-            policy: the project's policy.
-            job: the task.
-            costs: the expected price in $ of each model that may be asked.
         """
         full, budget = sum(once_each(costs).values()), job.settings.budget
         purse = None if job.purse is None else job.purse.name
@@ -202,15 +197,15 @@ class Planner:
             costs = {**costs, STUDENT: 0.0}
         observations = {}
         for question in questions:
-            reads = policy.reads_context(question.aggregation)
-            context = await contexts.of(question) if reads else contexts.so_far(question)
+            linear = policy.linear(question.aggregation)
+            context = await contexts.of(question) if linear else contexts.so_far(question)
             key = StateKey(job.project, question.key.control, question.key.epoch)
             current = partial(
                 self._states.current,
                 key,
                 dimension=context.shape[0],
                 lambda_l=job.settings.policy.lambda_l,
-                linear=policy.linear(question.aggregation),
+                linear=linear,
             )
             state = await current()
             kind = question_kind(question.config.tag, len(question.options))
@@ -250,8 +245,8 @@ class Openings:
         ended: how many first rounds of each project have ended in this process.
     """
 
-    def __init__(self, patience: float = _PATIENCE) -> None:
-        self.patience = patience
+    def __init__(self) -> None:
+        self.patience = _PATIENCE
         self._begun: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self._all_ended: dict[str, asyncio.Event] = {}

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from backend.errors import ConfigError
 from backend.label_studio.client import PAGE, Client
 from backend.learning.projects import stored_questions
-from backend.ledger import Ledger
+from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.database.statements import portions
 from backend.ledger.projects import Project
@@ -232,22 +232,16 @@ class Acceptance:
 def undo_accepted(
     client: Client, ledger: Ledger, project: int, key: str, *, dry_run: bool = False
 ) -> Counter[str]:
-    """Delete the annotations that ``camvo accept`` made and that nobody has changed since.
-
-    Args:
-        client: Label Studio's API.
-        ledger: the server's ledger.
-        project: the project's number in Label Studio.
-        key: its key in the ledger.
-        dry_run: whether they are only counted.
-    """
+    """Delete the annotations of ``camvo accept`` that nobody has changed since, or only count them."""
     outcome: Counter[str] = Counter()
     with ledger.read() as connection:
         records = AcceptedTasks(connection, key).all()
+        stored = projects.get(connection, key)
+    questions = (stored_questions(stored) if stored is not None else None) or ()
     for portion in portions(records, PAGE):
         listed = {task["id"]: task for task in client.tasks(project, [record.task for record in portion])}
         for record in portion:
-            what, annotation = _standing(record, listed.get(record.task))
+            what, annotation = _standing(record, listed.get(record.task), questions)
             if what == "deleted" and annotation is not None and not dry_run:
                 client.remove_annotation(annotation)
             outcome[what] += 1
@@ -258,13 +252,42 @@ def undo_accepted(
     return outcome
 
 
-def _standing(record: Accepted, task: Mapping[str, Any] | None) -> tuple[str, int | None]:
+def _standing(
+    record: Accepted, task: Mapping[str, Any] | None, questions: Sequence[ConfigQuestion]
+) -> tuple[str, int | None]:
     """The state of an accepted annotation, and its number if it still exists."""
     for annotation in task["annotations"] if task is not None else ():
         if annotation["id"] == record.annotation_id or _is_made_of(annotation, record, task or {}):
-            touched = annotation.get("lead_time") is not None or annotation.get("ground_truth")
-            return ("kept" if touched else "deleted"), annotation["id"]
+            marks = (annotation.get(name) for name in ("ground_truth", "was_cancelled"))
+            touched = annotation.get("lead_time") is not None or any(marks)
+            kept = touched or not _says_the_same(annotation, record, task or {}, questions)
+            return ("kept" if kept else "deleted"), annotation["id"]
     return "gone", None
+
+
+def _says_the_same(
+    annotation: Mapping[str, Any],
+    record: Accepted,
+    task: Mapping[str, Any],
+    questions: Sequence[ConfigQuestion],
+) -> bool:
+    """Whether an annotation says what was accepted: a program that changes it leaves no lead time.
+
+    It is compared with the prediction, whose labels ``camvo relabel`` changes along with it; if that is gone,
+    with the labels that were noted.
+    """
+    said, parent = _filled(annotation), annotation.get("parent_prediction")
+    if any(_filled(stored) == said for stored in task["predictions"] if stored["id"] == parent):
+        return True
+    if {name for name, _ in said} != record.labels.keys():
+        return False
+    labels = {each.name: each.vote_from_annotation(annotation["result"]) for each in questions}
+    return all(labels.get(name) == label for name, label in record.labels.items())
+
+
+def _filled(form: Mapping[str, Any]) -> list[tuple[object, object]]:
+    """The controls that an annotation or a prediction fills in, each with its value."""
+    return [(item.get("from_name"), item.get("value")) for item in form["result"]]
 
 
 def _is_made_of(annotation: Mapping[str, Any], record: Accepted, task: Mapping[str, Any]) -> bool:

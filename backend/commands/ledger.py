@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from rich.console import Console
 from sqlalchemy import Connection
@@ -152,6 +152,10 @@ def _age_of(text: str) -> float:
     return int(number) * _UNITS[unit]
 
 
+_WORTH_A_BASE: Final = 1000
+"""Pruned rounds that free about as much as a question's sums may take."""
+
+
 def prune_ledger(
     console: Console,
     environment: Environment,
@@ -173,6 +177,8 @@ def prune_ledger(
         plans = [plan for plan in plans if plan.events or plan.rounds]
         for plan in plans:
             say(console, _described(plan, "to be"))
+        if sum(plan.rounds for plan in plans) < _WORTH_A_BASE * sum(plan.bases for plan in plans):
+            say(console, "The sums take up to 8 MB a question, so a file with so few rounds may grow.")
         if not plans:
             console.print(f"Nothing is older than {older}.", highlight=False)
         elif agreed is None or not agreed("Continue? What is deleted cannot be restored."):

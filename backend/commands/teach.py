@@ -31,9 +31,10 @@ from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
 from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
+from backend.learning.teaching import answering
 from backend.ledger import Ledger, LedgerAccess, projects
 from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
-from backend.ledger.projects import Project
+from backend.ledger.projects import Project, relabelled_in
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
@@ -126,7 +127,8 @@ def _human_rows(
                 raise DatasetError(
                     f"holds no answer to {question.name!r} in column {column!r}",
                     where=place,
-                    fix=f"use one of {', '.join(map(repr, about.options[:20]))}" if about.options else None,
+                    fix=_new_name(connection, project.key, about, answer)
+                    or (f"use one of {', '.join(map(repr, about.options[:20]))}" if about.options else None),
                 )
             votes[question.name] = vote
             result += about.result_items(vote)
@@ -199,6 +201,18 @@ def _vote(question: TaskQuestion, answer: object) -> str | None:
             vote = None
         if vote is not None:
             return vote
+    return None
+
+
+def _new_name(connection: Connection, project: str, question: TaskQuestion, answer: object) -> str | None:
+    """What to do about an answer in the labels of before ``camvo relabel``; ``None`` for any other."""
+    changes = relabelled_in(connection, [project]).get(project, {})
+    vote = (
+        answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    )
+    old = Annotation(project, 0, None, "", {question.name: vote}, relabelled=changes)
+    for said in answering([old], question.name, question.config.control.aggregation, question.options):
+        return f"camvo relabel has changed its labels: write {said.labels[question.name]} for {vote}"
     return None
 
 

@@ -24,6 +24,7 @@ from backend.ledger.money import MAX_USD, Purse
 from backend.questions.objects import instructions_text
 
 _Dollars = Annotated[float, Field(ge=0, le=MAX_USD, allow_inf_nan=False)]
+_Score = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 _ProjectKey = Annotated[str, Field(pattern=r"^[!-~]{1,100}$")]
 """``<id>.<created_at in unix seconds>``; label-studio-ml's server sends the bare id."""
 
@@ -59,6 +60,7 @@ class JobTerms(_Body):
         aim_usd: the cost that its plans try to keep to, in $; ``None`` for none.
         everyone: whether every model is asked, as in a pilot.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
+        below: as in :class:`QuoteRequest`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -67,6 +69,7 @@ class JobTerms(_Body):
     aim_usd: _Dollars | None = None
     everyone: StrictBool = False
     no_wait: StrictBool = False
+    below: _Score = 1.0
 
     @property
     def purse(self) -> Purse:
@@ -109,10 +112,12 @@ class QuoteRequest(_TasksBody):
         tasks: the tasks to count; with ``counted``, one task whose questions are those of the job.
         counted: the sums over all tasks.
         instructions: the project's labelling instructions as plain text; ``None`` if they are not said.
+        below: tasks with labels of earlier instructions keep them unless a score is lower; 1 for none.
     """
 
     counted: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] | None = None
     instructions: str | None = None
+    below: _Score = 1.0
 
 
 class RecountRequest(_ProjectBody):

@@ -26,11 +26,12 @@ from camvo.votes.spans import read_spans
 def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotation]:
     """Read the annotations of an event.
 
-    Two kinds of annotation teach nothing:
+    Three kinds of annotation teach nothing:
 
     - skipped ones, although their result still holds the prediction that filled the form;
     - those that Label Studio made from predictions in bulk, which no human looked at, unless somebody has
-      marked them as ground truth.
+      marked them as ground truth;
+    - those that answer no question, as with a label that the config does not have.
 
     Entries without a valid id are left out.
     """
@@ -39,15 +40,17 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
             continue
         result = _regions(raw)
         answers = {question.name: question.vote_from_annotation(result) for question in config.questions}
+        labels = {control: label for control, label in answers.items() if label is not None}
         ground_truth = bool(raw.get("ground_truth"))
+        counts = bool(labels) and not raw.get("was_cancelled")
         yield Annotation(
             project=event.project_key,
             annotation_id=raw["id"],
             task=raw["task"] if is_id(raw.get("task")) else None,
             updated_at=str(raw.get("updated_at") or ""),
-            labels={control: label for control, label in answers.items() if label is not None},
+            labels=labels,
             ground_truth=ground_truth,
-            teaches=not raw.get("was_cancelled") and (ground_truth or not _made_in_bulk(raw)),
+            teaches=counts and (ground_truth or not _made_in_bulk(raw)),
             origin=_origin(result),
             prediction_shown=_was_filled(raw),
             completed_by=raw["completed_by"] if is_id(raw.get("completed_by")) else None,
@@ -100,9 +103,8 @@ def _said_at(value: Mapping[str, Any], control: object, vote: str) -> Sequence[s
     """The labels that a vote gives an item of a result; of spans, those that it has in the item's place."""
     if isinstance(control, AnyOf):
         return list(read_subset(vote))
-    spans = control.spans if isinstance(control, RegionChoices) else control
-    if isinstance(spans, Spans):
-        place = spans.place(value)
+    if isinstance(control, Spans):
+        place = control.place(value)
         return [each.label for each in read_spans(vote) if each[:2] == place[:2]]
     return [vote]
 

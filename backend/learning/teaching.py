@@ -187,14 +187,12 @@ class NewRound:
         contribution: what it teaches.
         examples: how many examples each model's prompt had, for the models that were offered examples.
         failures: arm → the code of the reason why it gave no vote.
-        audited: whether chance could have kept its task blind.
     """
 
     round: Round
     contribution: Contribution
     examples: Mapping[str, int]
     failures: Mapping[str, str | None]
-    audited: bool = False
 
 
 def store_rounds(connection: Connection, finished: Sequence[NewRound], now: float) -> None:
@@ -206,20 +204,12 @@ def store_rounds(connection: Connection, finished: Sequence[NewRound], now: floa
         now: unix seconds.
     """
     new_events: dict[str, list[NewEvent]] = {}
-    first: dict[str, int] = {}
     events = insert_rounds(connection, finished)
     stored = [(each, int(event.round_id or 0)) for each, event in zip(finished, events, strict=True)]
     for (each, _), event in zip(stored, events, strict=True):
         new_events.setdefault(each.round.key.project, []).append(event)
     for project, of_project in new_events.items():
         ProjectEvents(connection, project).append(of_project, now)
-    shown: dict[str, int] = {}
-    for each, round_id in reversed(stored):  # the first round of each project comes last
-        (first if each.audited else shown)[each.round.key.project] = round_id
-    for project, round_id in first.items():
-        blind_tasks.begin_audit(connection, project, round_id)
-    for project, round_id in shown.items():
-        blind_tasks.close_cohorts(connection, project, round_id)
     for each, round_id in stored:
         if each.round.audit:
             blind_tasks.enter(connection, each.round, round_id)

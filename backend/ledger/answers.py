@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +21,6 @@ import structlog
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Dialect,
-    Insert,
     Text,
     and_,
     bindparam,
@@ -34,19 +31,17 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import Usage
 from backend.ledger import money, projects
 from backend.ledger.database import tables
 from backend.ledger.database.database import Ledger, file_of
-from backend.ledger.database.statements import among, insert, insert_new, insert_or_replace, now, portions
+from backend.ledger.database.statements import among, insert_new, insert_or_replace, now, upsert
 from backend.ledger.money import CallCost, from_picodollars, to_picodollars
 from backend.ledger.rounds import RoundKey
 
 _table, _links = tables.answers, tables.answer_tasks
 
-_KEYS_PER_QUERY = 500
 _NOT_READ = ("created_at",)
 _COUNTED = exists().where(
     tables.rounds.c.project == _table.c.project,
@@ -56,7 +51,7 @@ _COUNTED = exists().where(
 )
 _FIND = select(
     *(column for column in _table.c if column.name not in _NOT_READ), _COUNTED.label("counted")
-).where(_table.c.key.in_(bindparam("keys", expanding=True)))
+).where(among(_table.c.key, "keys"))
 _BUYER = select(_table.c.project, _table.c.task).where(
     _table.c.key == bindparam("of"), _table.c.project.is_not(None)
 )
@@ -108,13 +103,11 @@ class StoredAnswer:
 
 def find_by_key(connection: Connection, keys: Collection[str]) -> dict[str, StoredAnswer]:
     """Return the stored answers by key; keys without an answer are absent."""
-    unique_keys = list(dict.fromkeys(keys))
     answers: dict[str, StoredAnswer] = {}
-    for some in portions(unique_keys, _KEYS_PER_QUERY):
-        for row in connection.execute(_FIND, {"keys": some}):
-            values = dict(row._mapping)
-            values |= {"cost": from_picodollars(row.cost), "confidences": row.confidences or {}}
-            answers[row.key] = StoredAnswer(**values)
+    for row in connection.execute(_FIND, {"keys": list(dict.fromkeys(keys))}):
+        values = dict(row._mapping)
+        values |= {"cost": from_picodollars(row.cost), "confidences": row.confidences or {}}
+        answers[row.key] = StoredAnswer(**values)
     return answers
 
 
@@ -142,7 +135,7 @@ def _store_each(
     ]
     if not rows:
         return
-    new = set(connection.scalars(_store(connection.dialect), rows))
+    new = set(connection.scalars(_STORE, rows))
     for answer, user in bought:
         if answer.key in new:
             new.remove(answer.key)
@@ -150,27 +143,31 @@ def _store_each(
             link_task(connection, answer.key, *user)
 
 
-@cache
-def _store(dialect: Dialect) -> ReturningInsert[Any]:
-    return insert_new(dialect, _table).returning(_table.c.key)
+_STORE = insert_new(_table).returning(_table.c.key)
+_LINK = (
+    upsert(_links)
+    .from_select(
+        ["key", "project", "task"],
+        select(
+            bindparam("of", type_=Text()),
+            bindparam("by", type_=Text()),
+            bindparam("number", type_=BigInteger()),
+        ).where(
+            ~exists().where(
+                _table.c.key == bindparam("of"),
+                _table.c.project == bindparam("by"),
+                _table.c.task == bindparam("number"),
+            )
+        ),
+    )
+    .on_conflict_do_nothing()
+)
+"""Links a task, unless the answer was bought for it."""
 
 
 def link_task(connection: Connection, key: str, project: str, task: int) -> None:
     """Record that a task uses an answer. An answer is kept as long as at least one task uses it."""
-    connection.execute(_link(connection.dialect), {"of": key, "by": project, "number": task})
-
-
-@cache
-def _link(dialect: Dialect) -> Insert:
-    """Link a task, unless the answer was bought for it."""
-    bought_for_it = exists().where(
-        _table.c.key == bindparam("of"),
-        _table.c.project == bindparam("by"),
-        _table.c.task == bindparam("number"),
-    )
-    task = bindparam("number", type_=BigInteger())
-    row = select(bindparam("of", type_=Text()), bindparam("by", type_=Text()), task).where(~bought_for_it)
-    return insert(dialect, _links).from_select(["key", "project", "task"], row).on_conflict_do_nothing()
+    connection.execute(_LINK, {"of": key, "by": project, "number": task})
 
 
 def _task_using(connection: Connection, key: str) -> tuple[str, int] | None:
@@ -181,11 +178,11 @@ def _task_using(connection: Connection, key: str) -> tuple[str, int] | None:
 
 def forget_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> int:
     """Delete the answers that only these tasks use, and return how many were deleted."""
-    chosen = among(connection.dialect, _table.c.task, tasks)
+    chosen = among(_table.c.task, tasks)
     bought = and_(_table.c.project == project, chosen)
-    of_tasks = (_links.c.project == project, among(connection.dialect, _links.c.task, tasks))
+    of_tasks = (_links.c.project == project, among(_links.c.task, tasks))
     other_links = _links.alias()
-    others = or_(other_links.c.project != project, ~among(connection.dialect, other_links.c.task, tasks))
+    others = or_(other_links.c.project != project, ~among(other_links.c.task, tasks))
     linked_elsewhere = exists().where(other_links.c.key == _table.c.key, others)
     for_nobody_else = or_(_table.c.project.is_(None), bought)
     deleted = 0
@@ -275,7 +272,7 @@ def read_rates(connection: Connection, model: str) -> dict[str, Any] | None:
 def store_rates(connection: Connection, model: str, state: Mapping[str, Any], now: float) -> None:
     """Store the state of a model's rates."""
     row = {"model": model, "state": dict(state), "updated_at": now}
-    connection.execute(insert_or_replace(connection.dialect, _rates), row)
+    connection.execute(insert_or_replace(_rates), row)
 
 
 _pack_checks = tables.pack_checks
@@ -286,23 +283,6 @@ _ALL_PACK_CHECKS = (
     .where(_PACK_CHECKS_OF)
     .order_by(_pack_checks.c.id)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PackCheck:
-    """One comparison.
-
-    Attributes:
-        control: the question's control.
-        epoch: its epoch.
-        arm: the packed arm.
-        agreed: whether both votes were the same.
-    """
-
-    control: str
-    epoch: str
-    arm: str
-    agreed: bool
 
 
 def record_pack_checks(connection: Connection, key: RoundKey, arm: str, *, agreed: bool, now: float) -> None:
@@ -316,7 +296,7 @@ def record_pack_checks(connection: Connection, key: RoundKey, arm: str, *, agree
         "agreed": agreed,
         "created_at": now,
     }
-    connection.execute(insert_new(connection.dialect, _pack_checks), row)
+    connection.execute(insert_new(_pack_checks), row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,12 +311,12 @@ class PackChecks:
         row = self.connection.execute(_COUNT_PACK_CHECKS, {"of": self.project}).one()
         return int(row[0]), row[1]
 
-    def all(self) -> list[PackCheck]:
-        """Return a project's comparisons in the order in which they were recorded."""
-        return [
-            PackCheck(**row._mapping)
-            for row in self.connection.execute(_ALL_PACK_CHECKS, {"of": self.project})
-        ]
+    def by_question(self) -> dict[tuple[str, str, str], list[bool]]:
+        """Return (packed arm, control, epoch) → whether both votes were the same, as they were recorded."""
+        found: dict[tuple[str, str, str], list[bool]] = {}
+        for row in self.connection.execute(_ALL_PACK_CHECKS, {"of": self.project}):
+            found.setdefault((row.arm, row.control, row.epoch), []).append(row.agreed)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

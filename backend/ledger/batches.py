@@ -20,7 +20,6 @@ from backend.ledger.database.statements import (
     found_among,
     insert_or_replace,
     now,
-    portions,
 )
 from backend.ledger.money import from_picodollars, to_picodollars
 
@@ -189,11 +188,10 @@ class Jobs:
 
 
 _lines = tables.batch_lines
-_KEYS_PER_QUERY = 500
-_FIND_LINES = select(_lines).where(_lines.c.key.in_(bindparam("keys", expanding=True)))
+_FIND_LINES = select(_lines).where(among(_lines.c.key, "keys"))
 _FIND_OUT = select(_lines.c.task).where(
     _lines.c.project == bindparam("of"),
-    _lines.c.task.in_(bindparam("numbers", expanding=True)),
+    among(_lines.c.task, "numbers"),
     _lines.c.state == "out",
 )
 _TAKE = (
@@ -299,12 +297,8 @@ class Lines:
 
     def find(self, keys: Collection[str]) -> dict[str, BatchLine]:
         """Return the lines by key; keys without a line are absent."""
-        unique = list(dict.fromkeys(keys))
-        found: dict[str, BatchLine] = {}
-        for some in portions(unique, _KEYS_PER_QUERY):
-            rows = self.connection.execute(_FIND_LINES, {"keys": some})
-            found |= {row.key: BatchLine(**row._mapping) for row in rows}
-        return found
+        rows = self.connection.execute(_FIND_LINES, {"keys": list(dict.fromkeys(keys))})
+        return {row.key: BatchLine(**row._mapping) for row in rows}
 
     def out_among(self, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
         """Return those of the tasks, projects and numbers, of which a job has a line."""
@@ -316,9 +310,7 @@ class Lines:
         if stored is not None and stored.state in ("wanted", "out"):
             return
         row = {field.name: getattr(line, field.name) for field in fields(BatchLine)}
-        self.connection.execute(
-            insert_or_replace(self.connection.dialect, _lines), row | {"questions": [*line.questions]}
-        )
+        self.connection.execute(insert_or_replace(_lines), row | {"questions": [*line.questions]})
 
     def wanted(self, project: str, model: str, limit: int, after: str = "") -> list[BatchLine]:
         """Return wanted lines by key, those after a key."""
@@ -396,18 +388,17 @@ class Lines:
                 func.count().label("lines"),
                 func.sum(_lines.c.cost).label("cost"),
             )
-            .where(_lines.c.job.in_(bindparam("jobs", expanding=True)))
+            .where(among(_lines.c.job, jobs))
             .group_by(_lines.c.job, _lines.c.state)
         )
         sums: dict[str, dict[str, tuple[int, int]]] = {job: {} for job in jobs}
-        for some in portions(jobs, _KEYS_PER_QUERY):
-            for row in self.connection.execute(query, {"jobs": [*some]}):
-                sums[row.job][row.state] = (row.lines, int(row.cost or 0))
+        for row in self.connection.execute(query):
+            sums[row.job][row.state] = (row.lines, int(row.cost or 0))
         return sums
 
     def forget_tasks(self, project: str, tasks: Sequence[int]) -> None:
         """Forget the prompts of deleted tasks; a line that no provider has yet is discarded at once."""
-        mine = (_lines.c.project == project, among(self.connection.dialect, _lines.c.task, tasks))
+        mine = (_lines.c.project == project, among(_lines.c.task, tasks))
         self.connection.execute(update(_lines).where(*mine).values(body=None))
         unsent = or_(_lines.c.state == "wanted", _lines.c.state == "failed")
         self.connection.execute(update(_lines).where(*mine, unsent).values(state="discarded"))
@@ -416,9 +407,7 @@ class Lines:
 _tasks = tables.batch_tasks
 _OF_TASK = (_tasks.c.project == bindparam("of"), _tasks.c.task == bindparam("number"))
 _FIND_TASKS = select(_tasks).where(*_OF_TASK)
-_FORGET = delete(_tasks).where(
-    _tasks.c.project == bindparam("of"), _tasks.c.task.in_(bindparam("numbers", expanding=True))
-)
+_FORGET = delete(_tasks).where(_tasks.c.project == bindparam("of"), among(_tasks.c.task, "numbers"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -460,10 +449,10 @@ class WaitingTasks:
     def store(self, task: BatchTask) -> None:
         """Store a waiting task; an earlier row of the task is replaced."""
         row = {field.name: getattr(task, field.name) for field in fields(BatchTask)}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _tasks), row)
+        self.connection.execute(insert_or_replace(_tasks), row)
 
     def forget(self, tasks: Iterable[tuple[str, int]]) -> None:
-        """Remove the rows of waiting tasks, each a project and a number; pass a few hundred at most."""
+        """Remove the rows of waiting tasks, each a project and a number."""
         for project, numbers in by_project(tasks):
             self.connection.execute(_FORGET, {"of": project, "numbers": numbers})
 

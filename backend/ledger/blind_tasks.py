@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, insert_or_replace
@@ -30,8 +30,8 @@ class QueuedTask(BlindTask):
         counting: hash of what the models' votes were counted to: the label, the score, and the plan with its
             weights.
         answers: hash of the valid human answers, by annotation; empty without one.
-        closed_through: on one entry of a closed cohort, the newest round of the project when it was closed:
-            by the first answer, or by a round whose task could not be kept blind.
+        closed_through: on one entry of a closed cohort, the newest round of the project when the first answer
+            closed it.
         recount: the number of the counting that fixed its label and score, 0 for the first.
         round_id: its round.
     """
@@ -51,13 +51,13 @@ class BlindQueue:
         entries: those of all countings.
         recount: the number of the question's latest counting that changed labels or scores, 0 for the first.
             Entries of earlier countings certify nothing any more.
-        after: the last round from before tasks were kept blind, 0 if there is none. No blind task represents
-            the tasks of these rounds.
+        complete: whether every task of the project could have been blind. No blind task represents one that
+            could not, because ``audit`` was 0 or a run had no ``--blind``.
     """
 
     entries: tuple[QueuedTask, ...] = ()
     recount: int = 0
-    after: int = 0
+    complete: bool = True
 
     def __iter__(self) -> Iterator[QueuedTask]:
         return iter(self.entries)
@@ -112,10 +112,10 @@ def _countings_of(connection: Connection, project: str) -> dict[tuple[str, str],
 def _begin_queue(connection: Connection, project: str, control: str, epoch: str, recount: int) -> None:
     """Record that a recount has changed a question's labels or scores."""
     row = {"project": project, "control": control, "epoch": epoch, "recount": recount}
-    connection.execute(insert_or_replace(connection.dialect, _blind_queues), row)
+    connection.execute(insert_or_replace(_blind_queues), row)
 
 
-_table, _rounds, _projects = tables.blind_tasks, tables.rounds, tables.projects
+_table, _rounds = tables.blind_tasks, tables.rounds
 _columns = _table.c
 
 # Statements that an answer needs are built once: building one takes longer than SQLite takes to run it.
@@ -166,38 +166,7 @@ def enter(connection: Connection, round_: Round, round_id: int) -> None:
         "answers": "",
         "recount": connection.scalars(_RECOUNT, _values(key)).first() or 0,
     }
-    connection.execute(insert_new(connection.dialect, _table), row)
-
-
-def begin_audit(connection: Connection, project: str, first: int) -> None:
-    """Record that tasks are kept blind from a round on, unless that is known already."""
-    last = select(func.coalesce(func.max(_rounds.c.id), 0)).where(
-        _rounds.c.project == project, _rounds.c.id < first
-    )
-    unknown = _projects.c.audited_after.is_(None)
-    connection.execute(
-        update(_projects)
-        .where(_projects.c.key == project, unknown)
-        .values(audited_after=last.scalar_subquery())
-    )
-
-
-def close_cohorts(connection: Connection, project: str, before: int) -> None:
-    """Let the open cohorts of a project represent no round from ``before`` on.
-
-    Its task could not be kept blind, since ``audit`` was set to 0, or a run has no ``--blind``.
-    """
-    closed = select(_columns.control, _columns.epoch, func.max(_columns.cohort)).where(
-        _columns.project == project
-    )
-    for control, epoch, cohort in connection.execute(closed.group_by(_columns.control, _columns.epoch)).all():
-        of_question = {"of_project": project, "of_control": control, "of_epoch": epoch}
-        if connection.execute(_ENDS, of_question | {"of_cohort": cohort}).first() is None:
-            first = select(func.min(_columns.task)).where(_OF, _columns.cohort == cohort).scalar_subquery()
-            connection.execute(
-                update(_table).where(_OF, _columns.task == first),
-                of_question | {"closed_through": before - 1},
-            )
+    connection.execute(insert_new(_table), row)
 
 
 def record_answer(
@@ -223,20 +192,16 @@ def record_answer(
         "answers": hashlib.sha256(said.encode()).hexdigest() if rewards else "",
         "reward": verdicts.reward(rewards),
     }
-    if entry.reward is None and not _is_closed(connection, round_.key, entry.cohort):
-        values["closed_through"] = connection.scalars(_NEWEST, values).one()
+    if entry.reward is None:
+        _close(connection, round_.key, entry.cohort)
     connection.execute(_ANSWERED, values)
 
 
 def is_represented(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
-    """In a query: whether blind tasks represent a task: it has no round from before tasks were kept blind."""
-    earlier = _rounds.alias()
-    begun = select(_projects.c.audited_after).where(_projects.c.key == project).scalar_subquery()
-    return ~(
-        select(earlier.c.id)
-        .where(earlier.c.project == project, earlier.c.task == task, earlier.c.id <= begun)
-        .exists()
-    )
+    """In a query: whether blind tasks represent a task: each of its rounds could have been blind."""
+    other = _rounds.alias()
+    shown = select(other.c.task).where(other.c.project == project, other.c.task == task, ~other.c.audited)
+    return ~shown.exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,17 +212,24 @@ class BlindQueues:
     project: str
 
     def unrepresented(self) -> set[int]:
-        """Return the tasks that had a round before tasks were kept blind."""
-        begun = select(_projects.c.audited_after).where(_projects.c.key == self.project).scalar_subquery()
-        query = select(_rounds.c.task).where(_rounds.c.project == self.project, _rounds.c.id <= begun)
-        return set(self.connection.scalars(query))
+        """Return the tasks with a round that could not have been blind."""
+        return set(self.connection.scalars(self._shown))
+
+    @property
+    def _shown(self) -> Select[tuple[int]]:
+        query = select(_rounds.c.task).where(_rounds.c.project == self.project, ~_rounds.c.audited)
+        return query.order_by(_rounds.c.task)  # else SQLite reads every round, instead of the index of these
 
     def count_as_wrong(self, tasks: Sequence[int]) -> None:
-        """Count the labels of deleted tasks as wrong from now on."""
-        chosen = among(self.connection.dialect, _columns.task, tasks)
-        self.connection.execute(
-            update(_table).where(_columns.project == self.project, chosen).values(reward=0.0, answers="")
+        """Count the labels of deleted tasks as wrong; as an answer does, that closes their cohorts."""
+        chosen = among(_columns.task, tasks), _columns.project == self.project
+        unanswered = select(_columns.control, _columns.epoch, _columns.cohort, func.min(_columns.task)).where(
+            *chosen, _columns.reward.is_(None)
         )
+        cohorts = unanswered.group_by(_columns.control, _columns.epoch, _columns.cohort)
+        for control, epoch, cohort, task in self.connection.execute(cohorts).all():
+            _close(self.connection, RoundKey(self.project, task, control, "", epoch), cohort)
+        self.connection.execute(update(_table).where(*chosen).values(reward=0.0, answers=""))
 
     def all(self) -> dict[tuple[str, str], BlindQueue]:
         """Return (control, epoch) → the queue of the question, from its front."""
@@ -277,9 +249,10 @@ class BlindQueues:
         for control, epoch, *values in self.connection.execute(query.order_by(*order)):
             found.setdefault((control, epoch), []).append(QueuedTask(*values))
         newest = _countings_of(self.connection, self.project)
-        begun = select(_projects.c.audited_after).where(_projects.c.key == self.project)
-        after = self.connection.scalars(begun).one_or_none() or 0
-        return {key: BlindQueue(tuple(entries), newest.get(key, 0), after) for key, entries in found.items()}
+        complete = self.connection.scalars(self._shown.limit(1)).first() is None
+        return {
+            key: BlindQueue(tuple(entries), newest.get(key, 0), complete) for key, entries in found.items()
+        }
 
     def of(self, control: str, epoch: str) -> BlindQueue:
         """Return a question's queue, from its front."""
@@ -340,8 +313,12 @@ def counting_hash(label: str, score: float, plan: Mapping[str, Any]) -> str:
     return hashlib.sha256(counted.encode()).hexdigest()
 
 
-def _is_closed(connection: Connection, key: RoundKey, cohort: int) -> bool:
-    return connection.execute(_ENDS, _values(key) | {"of_cohort": cohort}).first() is not None
+def _close(connection: Connection, key: RoundKey, cohort: int) -> None:
+    """Close the cohort of a blind round, unless it is closed already."""
+    values = _values(key)
+    if connection.execute(_ENDS, values | {"of_cohort": cohort}).first() is None:
+        through = connection.scalars(_NEWEST, values).one()
+        connection.execute(_ANSWERED, values | {"closed_through": through})
 
 
 def _values(key: RoundKey) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _Row = dict[str, Any]
 def votes_of(connection: Connection, ids: Sequence[int]) -> dict[int, list[_Row]]:
     """Return round → the rows of its votes, as :func:`backend.ledger.rounds.add_votes` stores them."""
     found: dict[int, list[_Row]] = {number: [] for number in ids}
-    query = select(_votes).where(among(connection.dialect, _votes.c.round_id, ids))
+    query = select(_votes).where(among(_votes.c.round_id, ids))
     for row in connection.execute(query):
         found[row.round_id].append(dict(row._mapping))
     return found
@@ -71,7 +71,7 @@ class CarriedRounds:
         """Record how far this is."""
         row = {"project": self.project, "control": self.control, "epoch": self.epoch, "source": self.source}
         row |= {name: getattr(progress, name) for name in CarryProgress.__slots__}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _carryings), row)
+        self.connection.execute(insert_or_replace(_carryings), row)
 
     def end(self) -> None:
         """Record that all is carried over, so that it begins again when the labels change once more."""
@@ -127,7 +127,7 @@ class CarriedRounds:
         Nor does the label of a deleted task, which counts as wrong, come back.
         """
         found = self._of_source(tables.blind_tasks)
-        chosen = among(self.connection.dialect, _rounds.id, [row["round_id"] for row in found])
+        chosen = among(_rounds.id, [row["round_id"] for row in found])
         labels = {
             row.id: row.label
             for row in self.connection.execute(select(_rounds.id, _rounds.label).where(chosen))
@@ -151,7 +151,7 @@ class CarriedRounds:
         """The rows of a table that are of old rounds, as rows of the new ones."""
         old = list(pairs)
         for rounds in portions(old, _PORTION):
-            some = among(self.connection.dialect, table.c.round_id, rounds)
+            some = among(table.c.round_id, rounds)
             for row in self.connection.execute(select(table).where(some)).all():
                 yield {**row._mapping, "round_id": pairs[row.round_id]}
 
@@ -164,7 +164,7 @@ class CarriedRounds:
 
     def _insert(self, table: Table, rows: Iterable[_Row]) -> None:
         if listed := list(rows):
-            self.connection.execute(insert_new(self.connection.dialect, table), listed)
+            self.connection.execute(insert_new(table), listed)
 
 
 def _closed(kept: Sequence[_Row], found: Sequence[_Row]) -> Iterator[_Row]:

@@ -9,20 +9,18 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Dialect, bindparam, case, delete, or_, select, update
-from sqlalchemy import insert as insert_rows
-from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy import Connection, bindparam, case, delete, insert, or_, select, update
 
 from backend.ledger import money
 from backend.ledger.answers import store_received
 from backend.ledger.database import tables
-from backend.ledger.database.statements import insert, now
+from backend.ledger.database.statements import among, now, upsert
 from backend.ledger.database.writer import Writer
 
 
@@ -83,16 +81,15 @@ class Contacts:
 
     Args:
         lease: seconds until a claim expires unless it is renewed.
-        clock: monotonic seconds.
     """
 
-    def __init__(self, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lease, self._clock = lease, clock
+    def __init__(self, lease: float) -> None:
+        self._lease = lease
         self._last = self._back = -math.inf
 
     def note(self) -> None:
         """Record that the ledger has been reached."""
-        at = self._clock()
+        at = time.monotonic()
         if math.isfinite(self._last) and at - self._last > 2 / 3 * self._lease:
             self._back = at
         self._last = at
@@ -100,13 +97,13 @@ class Contacts:
     @property
     def grace(self) -> float:
         """Seconds for which expired claims of other owners are not taken over."""
-        return self._lease if self._clock() - self._back < self._lease else 0.0
+        return self._lease if time.monotonic() - self._back < self._lease else 0.0
 
 
 _claims = tables.claims
 _RENEW = (
     update(_claims)
-    .where(_claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by"))
+    .where(among(_claims.c.key, "keys"), _claims.c.owner == bindparam("by"))
     .values(expires_at=bindparam("until"))
 )
 _NOTE = (
@@ -116,15 +113,11 @@ _NOTE = (
 )
 _BATCH = "batch:"
 _OWNER = select(_claims.c.owner).where(_claims.c.key == bindparam("of"))
-_RELEASE = delete(_claims).where(
-    _claims.c.key.in_(bindparam("keys", expanding=True)), _claims.c.owner == bindparam("by")
-)
+_RELEASE = delete(_claims).where(among(_claims.c.key, "keys"), _claims.c.owner == bindparam("by"))
 _OWNERS = select(_claims.c.owner).distinct()
-_OF_OWNERS = (
-    delete(_claims).where(_claims.c.owner.in_(bindparam("owners", expanding=True))).returning(_claims.c.call)
-)
-_CLAIMED = select(_claims.c.key, _claims.c.owner).where(_claims.c.key.in_(bindparam("keys", expanding=True)))
-_ADD_CLAIM = insert_rows(_claims)
+_OF_OWNERS = delete(_claims).where(among(_claims.c.owner, "owners")).returning(_claims.c.call)
+_CLAIMED = select(_claims.c.key, _claims.c.owner).where(among(_claims.c.key, "keys"))
+_ADD_CLAIM = insert(_claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +131,17 @@ class Claim:
     call: int | None
 
 
-@cache
-def _acquire(dialect: Dialect) -> ReturningInsert[Any]:
-    statement = insert(dialect, _claims)
-    mine = _claims.c.owner == statement.excluded.owner
-    return statement.on_conflict_do_update(
-        index_elements=[_claims.c.key],
-        set_={
-            "owner": statement.excluded.owner,
-            "expires_at": statement.excluded.expires_at,
-            "call": case((mine, _claims.c.call), else_=None),
-        },
-        where=or_(_claims.c.expires_at <= bindparam("expired"), mine),
-    ).returning(_claims.c.call)
+_claim = upsert(_claims)
+_IS_MINE = _claims.c.owner == _claim.excluded.owner
+_ACQUIRE = _claim.on_conflict_do_update(
+    index_elements=[_claims.c.key],
+    set_={
+        "owner": _claim.excluded.owner,
+        "expires_at": _claim.excluded.expires_at,
+        "call": case((_IS_MINE, _claims.c.call), else_=None),
+    },
+    where=or_(_claims.c.expires_at <= bindparam("expired"), _IS_MINE),
+).returning(_claims.c.call)
 
 
 def batch_owner(job: str) -> str:
@@ -189,7 +180,7 @@ class Claims:
             return None
         at = now(self.connection)
         row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
-        held = self.connection.execute(_acquire(self.connection.dialect), row).first()
+        held = self.connection.execute(_ACQUIRE, row).first()
         return None if held is None else Claim(held.call)
 
     def held_by_batch(self, key: str) -> bool:

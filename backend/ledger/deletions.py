@@ -16,7 +16,7 @@ from backend.ledger import answers
 from backend.ledger.batches import ENDED, Lines
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, delete_tasks, insert_each
+from backend.ledger.database.statements import among, delete_tasks, insert_new
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import ExampleTexts
 from backend.ledger.rounds import ProjectRounds
@@ -45,9 +45,9 @@ def mark_deleted(connection: Connection, project: str, tasks: Sequence[int], now
     """
     if not tasks:
         return
-    dialect = connection.dialect
-    connection.execute(insert_each(dialect, _table, "task", tasks, project=project, deleted_at=now))
-    connection.execute(insert_each(dialect, _left, "task", tasks, project=project))
+    rows = [{"project": project, "task": task} for task in tasks]
+    connection.execute(insert_new(_table), [row | {"deleted_at": now} for row in rows])
+    connection.execute(insert_new(_left), rows)
     BlindQueues(connection, project).count_as_wrong(tasks)
 
 
@@ -174,16 +174,14 @@ class Prunable:
 
     def prune(self, ids: Sequence[int]) -> None:
         """Delete the contexts of rounds, and of their plans what only a later lesson would need."""
-        chosen = among(self.connection.dialect, _rounds.id, ids)
+        chosen = among(_rounds.id, ids)
         plans = self.connection.execute(select(_rounds.id, _rounds.plan).where(chosen)).all()
         rows = [{"number": row.id, "rest": _shortened(row.plan)} for row in plans]
         if rows:
             self.connection.execute(_PRUNE, rows)
-        of_rounds = among(self.connection.dialect, _further.round_id, ids)
+        of_rounds = among(_further.round_id, ids)
         self.connection.execute(update(tables.further_votes).where(of_rounds).values(confidence=None))
-        self.connection.execute(
-            delete(_contexts).where(among(self.connection.dialect, _contexts.c.round_id, ids))
-        )
+        self.connection.execute(delete(_contexts).where(among(_contexts.c.round_id, ids)))
 
     def pruned_tasks(self, ids: Sequence[int]) -> list[int]:
         """Return the tasks of pruned rounds that have no other round."""
@@ -191,9 +189,7 @@ class Prunable:
         has_other = exists().where(
             other.project == _rounds.project, other.task == _rounds.task, ~other.pruned
         )
-        query = (
-            select(_rounds.task).distinct().where(among(self.connection.dialect, _rounds.id, ids), ~has_other)
-        )
+        query = select(_rounds.task).distinct().where(among(_rounds.id, ids), ~has_other)
         return list(self.connection.scalars(query))
 
     def forget_texts(self, tasks: Sequence[int]) -> int:
@@ -236,7 +232,7 @@ def _shortened(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def forget_contexts(connection: Connection, ids: Sequence[int]) -> None:
     """Delete contexts that no event needs any more."""
-    connection.execute(delete(_contexts).where(among(connection.dialect, _contexts.c.round_id, ids)))
+    connection.execute(delete(_contexts).where(among(_contexts.c.round_id, ids)))
 
 
 def orphaned_contexts(connection: Connection) -> list[int]:

@@ -160,7 +160,7 @@ def replace_base(connection: Connection, base: Base, previous: Base | None) -> N
             fix="let one prune run at a time, and repeat this one",
         )
     row = {name: getattr(base, name) for name in Base.__slots__}
-    connection.execute(insert_or_replace(connection.dialect, _bases), row)
+    connection.execute(insert_or_replace(_bases), row)
 
 
 _learnt_events, _rounds, _learnt_contexts = tables.events.c, tables.rounds.c, tables.contexts.c
@@ -249,7 +249,7 @@ class ProjectEvents:
             select(_table, _contexts.c.context)
             .outerjoin(_contexts, beside)
             .where(_table.c.project == self.project, _table.c.control == control, _table.c.epoch == epoch)
-            .where(among(self.connection.dialect, _table.c.round_id, ids))
+            .where(among(_table.c.round_id, ids))
             .order_by(_table.c.sequence)
         )
         return [_event(row) for row in self.connection.execute(query)]
@@ -366,7 +366,7 @@ class StateRecords:
             "state": state,
             "created_at": now,
         }
-        self.connection.execute(insert_new(self.connection.dialect, _snapshots), row)
+        self.connection.execute(insert_new(_snapshots), row)
         of_state = _of_state(self.project, self.control, self.epoch)
         latest = (
             select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(_KEPT)

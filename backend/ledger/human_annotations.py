@@ -86,12 +86,12 @@ def annotation_time(text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-_table = tables.human_annotations
+_table, _blind = tables.human_annotations, tables.blind_tasks
 _OF_TASKS = (
     select(_table)
     .where(
         _table.c.project == bindparam("of"),
-        _table.c.task.in_(bindparam("numbers", expanding=True)),
+        among(_table.c.task, "numbers"),
         ~_table.c.deleted,
     )
     .order_by(_table.c.annotation_id)
@@ -188,14 +188,14 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
         "originals": None if stored is None else stored.originals,
         "withdrawn": is_withdrawn(Annotations(connection, annotation.project).withdrawals(), annotation),
     }
-    connection.execute(insert_or_replace(connection.dialect, _table), values)
+    connection.execute(insert_or_replace(_table), values)
     return True
 
 
 def of_tasks(
     connection: Connection, tasks: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], list[Annotation]]:
-    """Return the same of several tasks, each a project and a number, at most some hundred."""
+    """Return the same of several tasks, each a project and a number."""
     found: dict[tuple[str, int], list[Annotation]] = {task: [] for task in tasks}
     for project, numbers in by_project(found):
         rows = connection.execute(_OF_TASKS, {"of": project, "numbers": numbers}).all()
@@ -255,11 +255,17 @@ class Annotations:
         return [Withdrawal(**row._mapping) for row in rows]
 
     def count_received(self, at: float) -> tuple[int, int]:
-        """Count the annotations that may teach: those received until ``at`` (unix seconds), and later."""
+        """Count the annotations that may teach: those received until ``at`` (unix seconds), and later.
+
+        Those of blind tasks teach nothing.
+        """
+        of_blind = select(_blind.c.task).where(
+            _blind.c.project == self.project, _blind.c.task == _table.c.task
+        )
         query = select(
             func.count(case((_table.c.received_at <= at, 1))),
             func.count(case((_table.c.received_at > at, 1))),
-        ).where(_table.c.project == self.project, _table.c.teaches, ~_table.c.deleted)
+        ).where(_table.c.project == self.project, _table.c.teaches, ~_table.c.deleted, ~of_blind.exists())
         before, after = self.connection.execute(query).one()
         return before, after
 
@@ -283,7 +289,7 @@ class Annotations:
                 "updated_at": stored.updated_at if stored else "",
                 "received_at": now,
             }
-            self.connection.execute(insert_or_replace(self.connection.dialect, _table), tombstone | _EMPTIED)
+            self.connection.execute(insert_or_replace(_table), tombstone | _EMPTIED)
         return sorted(affected)
 
     def of_task(self, task: int) -> list[Annotation]:
@@ -358,7 +364,7 @@ class Annotations:
 
     def forget_tasks(self, tasks: Sequence[int]) -> int:
         """Replace deleted tasks' annotations by tombstones, and return how many there were."""
-        of_tasks = among(self.connection.dialect, _table.c.task, tasks)
+        of_tasks = among(_table.c.task, tasks)
         return self.connection.execute(
             update(_table)
             .where(_table.c.project == self.project, of_tasks, ~_table.c.deleted)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import Connection, Dialect, Insert, and_, bindparam, case, delete, func, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
-from backend.ledger.database.statements import delete_tasks, insert, insert_new, insert_or_replace
+from backend.ledger.database.statements import delete_tasks, insert_new, insert_or_replace, upsert
 from backend.ledger.human_annotations import is_open
 from backend.ledger.recounts import latest_confirmed
 from backend.ledger.rounds import QuestionRounds
@@ -49,7 +48,7 @@ class ProjectLessons:
             "lesson": lesson.to_list(),
             "updated_at": now,
         }
-        self.connection.execute(insert_or_replace(self.connection.dialect, _lessons), row)
+        self.connection.execute(insert_or_replace(_lessons), row)
 
     def of_kind(self, kind: str, project: str) -> Earlier:
         """Return the lessons of other projects on such questions: of each project the one of most rounds."""
@@ -134,7 +133,7 @@ class StoredReliabilities:
         values = {name: getattr(self, name) for name in self.__slots__} | {
             "accuracies": dict(self.accuracies)
         }
-        return connection.execute(insert_new(connection.dialect, _reliabilities), values).rowcount == 1
+        return connection.execute(insert_new(_reliabilities), values).rowcount == 1
 
     def set_applied(self, connection: Connection) -> None:
         """Record that every task's human label goes by this fit, so that no earlier one is pending."""
@@ -176,6 +175,12 @@ def unapplied(connection: Connection) -> list[str]:
 
 
 _drift_tests = tables.drift_tests
+_newer = upsert(_drift_tests)
+_STORE_DRIFT_TESTS = _newer.on_conflict_do_update(
+    index_elements=_drift_tests.primary_key.columns.keys(),
+    set_={name: _newer.excluded[name] for name in ("sequence", "tests", "updated_at")},
+    where=_drift_tests.c.sequence <= _newer.excluded.sequence,
+)
 
 
 def store_drift_tests(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
@@ -197,7 +202,7 @@ def store_drift_tests(  # noqa: PLR0917 - the first four name a state, as in sna
         "tests": dict(tests),
         "updated_at": now,
     }
-    connection.execute(_store(connection.dialect), row)
+    connection.execute(_STORE_DRIFT_TESTS, row)
 
 
 def drift_tests_of(
@@ -209,16 +214,6 @@ def drift_tests_of(
         select(*(_drift_tests.c[name] for name in names)).where(_drift_tests.c.project == project)
     )
     return {(row.control, row.epoch): (row.sequence, row.tests) for row in rows}
-
-
-@cache
-def _store(dialect: Dialect) -> Insert:
-    statement = insert(dialect, _drift_tests)
-    return statement.on_conflict_do_update(
-        index_elements=_drift_tests.primary_key.columns.keys(),
-        set_={name: statement.excluded[name] for name in ("sequence", "tests", "updated_at")},
-        where=_drift_tests.c.sequence <= statement.excluded.sequence,
-    )
 
 
 _examples, _rounds, _contexts = tables.example_texts, tables.rounds.c, tables.contexts
@@ -262,7 +257,7 @@ class ExampleTexts:
             "question": question,
             "texts": dict(texts),
         }
-        self.connection.execute(insert_or_replace(self.connection.dialect, _examples), row)
+        self.connection.execute(insert_or_replace(_examples), row)
 
     def forget(self, tasks: Sequence[int]) -> None:
         """Delete tasks' texts."""

@@ -17,29 +17,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 import structlog
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Dialect,
-    Insert,
     Row,
     Select,
     and_,
     bindparam,
     case,
     func,
+    insert,
     select,
     update,
 )
-from sqlalchemy import insert as sqlalchemy_insert
 
 from backend.errors import BudgetExhaustedError, LedgerError, Usage
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among_parameter, insert, now, numbers_for, portions
+from backend.ledger.database.statements import among, now, upsert
 from backend.ledger.database.writer import Writer
 from backend.telemetry import metrics
 from camvo.errors import InvalidParameterError
@@ -161,6 +159,16 @@ def _check_budget(
     raise error
 
 
+_entry = upsert(_table)
+_ADD = _entry.on_conflict_do_update(
+    index_elements=[_table.c.project, _table.c.scope],
+    set_={
+        "spent": _table.c.spent + _entry.excluded.spent,
+        "reserved": _table.c.reserved + _entry.excluded.reserved,
+    },
+)
+
+
 def _book(connection: Connection, entries: Iterable[tuple[str, str, str | None, int, int]]) -> None:
     """Add entries to the accounts: project, day, purse, picodollars spent, and picodollars reserved."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
@@ -174,19 +182,7 @@ def _book(connection: Connection, entries: Iterable[tuple[str, str, str | None, 
         for (project, scope), (spent, reserved) in sums.items()
     ]
     if rows:
-        connection.execute(_addition(connection.dialect), rows)
-
-
-@cache
-def _addition(dialect: Dialect) -> Insert:
-    statement = insert(dialect, _table)
-    return statement.on_conflict_do_update(
-        index_elements=[_table.c.project, _table.c.scope],
-        set_={
-            "spent": _table.c.spent + statement.excluded.spent,
-            "reserved": _table.c.reserved + statement.excluded.reserved,
-        },
-    )
+        connection.execute(_ADD, rows)
 
 
 _WOKEN: Final = 2
@@ -317,13 +313,10 @@ def _no_call(reason: str) -> LedgerError:
 
 
 _calls = tables.calls
-_RESERVE = sqlalchemy_insert(_calls).returning(_calls.c.id, _calls.c.key)
-_SHARE = sqlalchemy_insert(tables.call_shares)
+_RESERVE = insert(_calls).returning(_calls.c.id, _calls.c.key)
+_SHARE = insert(tables.call_shares)
 _BOOKED = ("id", "project", "day", "purse", "state", "reserved", "cost")
-_CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(
-    _calls.c.id.in_(bindparam("calls", expanding=True))
-)
-_IDS_PER_QUERY: Final = 500
+_CALLS = select(*(_calls.c[name] for name in _BOOKED)).where(among(_calls.c.id, "calls"))
 _END = update(_calls).where(_calls.c.id == bindparam("call"))
 
 
@@ -459,12 +452,8 @@ def settle_each(connection: Connection, settlements: Sequence[CallCost]) -> int:
 
 def unsettled(connection: Connection, calls: Collection[int]) -> set[int]:
     """Return those of the calls whose cost is not booked yet: under way, or lost."""
-    return {
-        row.id
-        for some in portions(sorted(set(calls)), _IDS_PER_QUERY)
-        for row in connection.execute(_CALLS, {"calls": some})
-        if row.state != "settled"
-    }
+    rows = connection.execute(_CALLS, {"calls": sorted(set(calls))})
+    return {row.id for row in rows if row.state != "settled"}
 
 
 def shares_of(connection: Connection, call: int) -> dict[int, float]:
@@ -476,7 +465,7 @@ def shares_of(connection: Connection, call: int) -> dict[int, float]:
 
 _RENEW = (
     update(_calls)
-    .where(_calls.c.id.in_(bindparam("calls", expanding=True)), _calls.c.state == tables.RESERVED)
+    .where(among(_calls.c.id, "calls"), _calls.c.state == tables.RESERVED)
     .values(expires_at=bindparam("until"))
 )
 
@@ -583,36 +572,30 @@ def wrong_accounts(connection: Connection) -> Iterator[tuple[str, str, tuple[int
             yield *name, has, must
 
 
+_shares = tables.call_shares.c
+_COSTS_OF_TASKS = (
+    select(_calls.c.task, func.sum(_calls.c.cost).label("cost"))
+    .where(_calls.c.project == bindparam("of"), among(_calls.c.task, "numbers"))
+    .where(_calls.c.cost.is_not(None), _calls.c.tasks == 1)
+    .group_by(_calls.c.task),
+    select(_shares.task, func.sum(_calls.c.cost * _shares.share).label("cost"))
+    .where(_shares.project == bindparam("of"), among(_shares.task, "numbers"))
+    .where(_calls.c.id == _shares.call, _calls.c.cost.is_not(None))
+    .group_by(_shares.task),
+)
+"""The costs of some tasks' own calls, and their shares of calls that were for several tasks."""
+
+
 def spent_on_tasks(connection: Connection, project: str, tasks: Sequence[int]) -> dict[int, float]:
     """Return what was spent on each of these tasks, in $, with all failed calls; others are absent.
 
     A task has its share of a call that was for several.
     """
-    dialect = connection.dialect.name
     spent: dict[int, int] = {}
-    for query in _costs_of_tasks(dialect):
-        for row in connection.execute(query, {"of": project, **numbers_for(dialect, tasks)}):
+    for query in _COSTS_OF_TASKS:
+        for row in connection.execute(query, {"of": project, "numbers": tasks}):
             spent[row.task] = spent.get(row.task, 0) + round(row.cost)
     return {task: from_picodollars(cost) for task, cost in spent.items()}
-
-
-@cache
-def _costs_of_tasks(dialect: str) -> tuple[Select[Any], Select[Any]]:
-    """The costs of some tasks' own calls, and their shares of calls that were for several tasks."""
-    shares = tables.call_shares.c
-    alone = (
-        select(_calls.c.task, func.sum(_calls.c.cost).label("cost"))
-        .where(_calls.c.project == bindparam("of"), among_parameter(dialect, _calls.c.task))
-        .where(_calls.c.cost.is_not(None), _calls.c.tasks == 1)
-        .group_by(_calls.c.task)
-    )
-    shared = (
-        select(shares.task, func.sum(_calls.c.cost * shares.share).label("cost"))
-        .where(shares.project == bindparam("of"), among_parameter(dialect, shares.task))
-        .where(_calls.c.id == shares.call, _calls.c.cost.is_not(None))
-        .group_by(shares.task)
-    )
-    return alone, shared
 
 
 @dataclass(frozen=True, slots=True)

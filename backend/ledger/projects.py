@@ -17,7 +17,7 @@ _failures, _deleted, _instructions = tables.failed_tasks, tables.deleted_tasks, 
 _labelled = tables.rounds.c
 _FAILURES_OF = (_failures.c.project == bindparam("of"), _failures.c.task == bindparam("number"))
 _FIND_FAILURES = select(_failures.c.task).where(
-    _failures.c.project == bindparam("of"), _failures.c.task.in_(bindparam("numbers", expanding=True))
+    _failures.c.project == bindparam("of"), among(_failures.c.task, "numbers")
 )
 _FORGET_FAILURES = delete(_failures).where(*_FAILURES_OF)
 
@@ -38,7 +38,7 @@ class _FailedTask:
 
 
 def failed_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return those of the tasks, projects and numbers, whose latest run failed; at most some hundred."""
+    """Return those of the tasks, projects and numbers, whose latest run failed."""
     return found_among(connection, _FIND_FAILURES, tasks)
 
 
@@ -52,7 +52,7 @@ class FailedTasks:
     def record(self, task: int, code: str, now: float, file: str | None = None) -> None:
         """Record that a task, maybe a row of a file, failed; an earlier reason is replaced."""
         row = {"project": self.project, "task": task, "code": code, "failed_at": now, "file": file}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _failures), row)
+        self.connection.execute(insert_or_replace(_failures), row)
 
     def forget(self, tasks: Iterable[int]) -> None:
         """Forget that some tasks failed: they got a prediction, or are gone."""
@@ -78,7 +78,7 @@ class FailedTasks:
     def codes_of(self, tasks: Sequence[int]) -> dict[int, str]:
         """Return the failed ones of these tasks, each with the code of the latest reason."""
         query = select(_failures.c.task, _failures.c.code).where(
-            _failures.c.project == self.project, among(self.connection.dialect, _failures.c.task, tasks)
+            _failures.c.project == self.project, among(_failures.c.task, tasks)
         )
         return {row.task: row.code for row in self.connection.execute(query)}
 
@@ -110,7 +110,7 @@ def list_failures(
 
 
 _FIND_DELETED = select(_deleted.c.task).where(
-    _deleted.c.project == bindparam("of"), _deleted.c.task.in_(bindparam("numbers", expanding=True))
+    _deleted.c.project == bindparam("of"), among(_deleted.c.task, "numbers")
 )
 
 
@@ -120,7 +120,7 @@ def is_deleted(connection: Connection, project: str, task: int) -> bool:
 
 
 def deleted_among(connection: Connection, tasks: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return those of the tasks that were deleted; each is a project and a number. At most some hundred."""
+    """Return those of the tasks that were deleted; each is a project and a number."""
     return found_among(connection, _FIND_DELETED, tasks)
 
 
@@ -152,7 +152,6 @@ class Project:
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
         feedback_refused: how often people labelled a task whose rounds were pruned.
-        audited_after: the last round from before tasks were kept blind; ``None`` while none is.
     """
 
     key: str
@@ -166,7 +165,6 @@ class Project:
     task_number: int | None = None
     predicted: Mapping[str, str] | None = None
     feedback_refused: int = 0
-    audited_after: int | None = None
     instructions: str | None = None
 
 
@@ -183,7 +181,7 @@ def short_name(key: str) -> str:
 def ensure(connection: Connection, project: str, now: float) -> None:
     """Insert the project if it is not in the ledger yet."""
     row = {"key": project, "sequence": 0, "updated_at": now}
-    connection.execute(insert_new(connection.dialect, _table), row)
+    connection.execute(insert_new(_table), row)
 
 
 def get(connection: Connection, project: str) -> Project | None:
@@ -352,7 +350,7 @@ def asked_before_labels_changed(
     if not sources:
         return set()
     query = select(_rounds.c.task, _rounds.c.control, _rounds.c.epoch).where(
-        _rounds.c.project == project, among(connection.dialect, _rounds.c.task, tasks)
+        _rounds.c.project == project, among(_rounds.c.task, tasks)
     )
     return {
         (row.task, row.control) for row in connection.execute(query) if (row.control, row.epoch) in sources
@@ -366,7 +364,7 @@ def latest_of(history: Iterable[Scheme]) -> dict[str, Scheme]:
 
 _RELABELLED = (
     select(_schemes.c.project, _schemes.c.control, _schemes.c.labels, _schemes.c.parts)
-    .where(_schemes.c.project.in_(bindparam("projects", expanding=True)), _schemes.c.source.is_not(None))
+    .where(among(_schemes.c.project, "projects"), _schemes.c.source.is_not(None))
     .where(~_schemes.c.beside)  # the same change as the scheme beside which it was made
     .order_by(_schemes.c.id)
 )

@@ -14,7 +14,6 @@ from backend.ledger.database.statements import (
     among,
     insert_new,
     insert_or_replace,
-    rows_among,
 )
 from backend.ledger.human_annotations import is_open
 from backend.ledger.rounds import QuestionRounds, Round, RoundKey
@@ -57,15 +56,20 @@ class FurtherVote:
     taught: bool = False
 
 
+_FURTHER_VOTES_OF = (
+    select(*_further_votes.c[*(field.name for field in fields(FurtherVote))])
+    .where(among(_further_votes.c.round_id, "numbers"))
+    .order_by(_further_votes.c.round_id, _further_votes.c.model)
+)
+
+
 def further_votes_of(connection: Connection, round_ids: Sequence[int]) -> dict[int, list[FurtherVote]]:
     """Return round → its further votes, by model; rounds without any are absent."""
     if not round_ids:
         return {}
     found: dict[int, list[FurtherVote]] = {}
-    for vote in rows_among(
-        connection, _further_votes, "round_id", round_ids, FurtherVote, "round_id", "model"
-    ):
-        found.setdefault(vote.round_id, []).append(vote)
+    for row in connection.execute(_FURTHER_VOTES_OF, {"numbers": round_ids}):
+        found.setdefault(row.round_id, []).append(FurtherVote(**row._mapping))
     return found
 
 
@@ -129,12 +133,19 @@ class Recount:
     label_changed: bool
 
 
+_RECOUNTS_OF = (
+    select(*_table.c[*(field.name for field in fields(Recount))])
+    .where(among(_table.c.round_id, "numbers"))
+    .order_by(_table.c.number)
+)
+
+
 def latest(connection: Connection, round_ids: Sequence[int]) -> dict[int, Recount]:
     """Return round → its latest recount; rounds that were counted once are absent."""
     if not round_ids:
         return {}
-    rows = rows_among(connection, _table, "round_id", round_ids, Recount, "number")
-    return {recount.round_id: recount for recount in rows}
+    rows = connection.execute(_RECOUNTS_OF, {"numbers": round_ids})
+    return {row.round_id: Recount(**row._mapping) for row in rows}
 
 
 def with_latest(connection: Connection, found: Mapping[RoundKey, Round]) -> dict[RoundKey, Round]:
@@ -298,7 +309,7 @@ class CountedRounds(QuestionRounds):
         A task that has several rounds, because its text has changed, is there with its latest. Pruned rounds
         are left out, and so are those of other tasks than ``tasks``, if these are given.
         """
-        chosen = true() if tasks is None else among(self.connection.dialect, _rounds.task, tasks)
+        chosen = true() if tasks is None else among(_rounds.task, tasks)
         later = tables.rounds.alias()
         is_latest = ~(
             select(later.c.id)
@@ -405,7 +416,7 @@ class FurtherVotes:
         """Store votes; stored ones are unchanged."""
         if votes:
             self.connection.execute(
-                insert_new(self.connection.dialect, _further_votes),
+                insert_new(_further_votes),
                 [{"project": self.project, **asdict(vote)} for vote in votes],
             )
 
@@ -480,9 +491,9 @@ class Recounts:
             blind: the blind tasks that are counted although somebody may have annotated them.
         """
         found = {recount.round_id: recount for recount in results}
-        chosen = among(self.connection.dialect, _rounds.id, [*found])
+        chosen = among(_rounds.id, [*found])
         counted = case(
-            (_rounds.audit, among(self.connection.dialect, _rounds.task, [*blind])),
+            (_rounds.audit, among(_rounds.task, [*blind])),
             else_=is_open(self.project, _rounds.task),
         )
         names = (_rounds.id, _rounds.label, _rounds.score)
@@ -547,7 +558,7 @@ class Recounts:
 
     def set_delivered(self, tasks: Sequence[int], through: int) -> None:
         """Remember that Label Studio shows these tasks' labels by the countings up to a number."""
-        chosen = among(self.connection.dialect, _table.c.task, tasks)
+        chosen = among(_table.c.task, tasks)
         of_project = and_(_table.c.project == self.project, _table.c.number <= through, ~_table.c.delivered)
         self.connection.execute(update(_table).where(of_project, chosen).values(delivered=True))
 
@@ -574,7 +585,7 @@ class Recounts:
 
     def store_checks(self, checks: Sequence[RecountCheck]) -> None:
         """Store checks, except of rounds whose answer has changed since."""
-        chosen = among(self.connection.dialect, _rounds.id, [check.round_id for check in checks])
+        chosen = among(_rounds.id, [check.round_id for check in checks])
         answers = select(_rounds.id, _rounds.human).where(_rounds.project == self.project, chosen)
         human: dict[int, str | None] = {row.id: row.human for row in self.connection.execute(answers)}
         rows = [
@@ -584,7 +595,7 @@ class Recounts:
             if human.get(check.round_id) == check.human
         ]
         if rows:
-            self.connection.execute(insert_or_replace(self.connection.dialect, _checks), rows)
+            self.connection.execute(insert_or_replace(_checks), rows)
 
     def record_answer(self, task: int, round_id: int, confirmation: Callable[[str], float | None]) -> None:
         """Record a new answer, or the loss of an answer, to a round that was counted again.
@@ -606,7 +617,7 @@ class Recounts:
         if recount is not None and (confirmed := confirmation(recount.label)) is not None:
             found = {"label": recount.label, "score": recount.score, "confirmed": confirmed}
             row = {"round_id": round_id, "project": self.project, "task": task, **found}
-            self.connection.execute(insert_or_replace(self.connection.dialect, _checks), row)
+            self.connection.execute(insert_or_replace(_checks), row)
 
     def latest_number(self) -> int:
         """Return the number of the counting whose labels are handed out, 0 for the first labels."""
@@ -634,7 +645,7 @@ class Recounts:
     def remember_look(self, look: Look) -> None:
         """Replace the result of the server's last look."""
         row = {"project": self.project, **asdict(look)}
-        self.connection.execute(insert_or_replace(self.connection.dialect, _looks), row)
+        self.connection.execute(insert_or_replace(_looks), row)
 
     def taught_before(self) -> TaughtBefore:
         """The effect of labels, by tasks that people labelled after a counting, without blind ones."""

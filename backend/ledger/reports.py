@@ -386,7 +386,7 @@ class QuestionSums(QuestionRounds):
         That of the people is ``None`` if the task has none that counts.
         """
         query = select(_rounds.id, _rounds.label, _rounds.human).where(
-            among(self.connection.dialect, _rounds.id, round_ids), _rounds.audit
+            among(_rounds.id, round_ids), _rounds.audit
         )
         return {row.id: (row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))}
 
@@ -618,7 +618,7 @@ class ProjectSums:
             select(_annotations.task, func.count().label("annotations"))
             .where(
                 _annotations.project == self.project,
-                among(self.connection.dialect, _annotations.task, tasks),
+                among(_annotations.task, tasks),
                 _annotations.teaches,
                 ~_annotations.withdrawn,
                 ~_annotations.deleted,
@@ -700,8 +700,7 @@ class Alerts:
         at = now(self.connection)
         for key in sorted(seen):
             row = {"project": key.project, "code": key.code, "subject": key.subject}
-            insert = insert_new(self.connection.dialect, _alerts)
-            self.connection.execute(insert, row | {"began_at": at, "seen_at": at})
+            self.connection.execute(insert_new(_alerts), row | {"began_at": at, "seen_at": at})
             again = update(_alerts).where(*_IS, _alerts.c.over_at.is_not(None))
             self.connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
             self.connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))

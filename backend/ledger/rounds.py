@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
-from functools import cache
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Literal
@@ -12,7 +11,6 @@ from typing import Any, Literal
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Dialect,
     Row,
     Select,
     and_,
@@ -25,7 +23,6 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.sql.dml import ReturningInsert
 
 from backend.errors import LedgerError
 from backend.ledger.database import tables
@@ -84,7 +81,7 @@ class AcceptedTasks:
         for each in accepted:
             row = {field.name: getattr(each, field.name) for field in fields(Accepted)}
             row |= {"project": self.project, "labels": dict(each.labels)}
-            self.connection.execute(insert_or_replace(self.connection.dialect, _accepted), row)
+            self.connection.execute(insert_or_replace(_accepted), row)
 
     def set_annotation(self, task: int, annotation_id: int) -> None:
         """Record which annotation an accepted task got."""
@@ -132,9 +129,7 @@ _table, _contexts = tables.rounds, tables.contexts
 
 _ROWS_PER_QUERY = 500
 _ROUNDS = select(_table, _contexts.c.context).outerjoin(_contexts, _contexts.c.round_id == _table.c.id)
-_FIND = _ROUNDS.where(
-    _table.c.project == bindparam("of"), _table.c.task.in_(bindparam("tasks", expanding=True))
-)
+_FIND = _ROUNDS.where(_table.c.project == bindparam("of"), among(_table.c.task, "tasks"))
 _KEEP_CONTEXT = insert(_contexts)
 _REPLACE_CONTEXT = (
     update(_contexts).where(_contexts.c.round_id == bindparam("number")).values(context=bindparam("beside"))
@@ -187,6 +182,7 @@ class Round:
         pruned: whether its context and most of its plan are deleted, so that people can teach it nothing.
         missing: arm → the code of the reason why it gave no vote, for those that may still give one
             (:class:`IncompleteRounds`); ``None`` if the round is complete.
+        audited: whether chance could have held it back; if not, no blind task represents its task.
         planned_at: when it was decided whom to ask, unix seconds.
         bounded_usd: the part of ``full_cost_usd`` of which only an upper bound is known.
         reused: the answers that other tasks had paid for, shared among the task's questions like their cost.
@@ -213,6 +209,7 @@ class Round:
     confirmed: float | None = None
     pruned: bool = False
     missing: Mapping[str, str] | None = None
+    audited: bool = True
     planned_at: float = 0.0
     bounded_usd: float = 0.0
     reused: float = 0.0
@@ -223,7 +220,7 @@ class Round:
 
 _FIND_SHOWN = select(_table.c.task).where(
     _table.c.project == bindparam("of"),
-    _table.c.task.in_(bindparam("numbers", expanding=True)),
+    among(_table.c.task, "numbers"),
     ~_table.c.audit,
 )
 
@@ -238,18 +235,19 @@ def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundK
     unique_keys = set(keys)
     rounds: dict[RoundKey, Round] = {}
     for project, project_keys in groupby(sorted(unique_keys), key=lambda key: key.project):
-        tasks = sorted({key.task for key in project_keys})
-        for some in portions(tasks, _ROWS_PER_QUERY):
-            values = {"of": project, "tasks": some}
-            batch = (_round(row) for row in connection.execute(_FIND, values))
-            rounds |= {round_.key: round_ for round_ in batch if round_.key in unique_keys}
+        values = {"of": project, "tasks": sorted({key.task for key in project_keys})}
+        batch = (_round(row) for row in connection.execute(_FIND, values))
+        rounds |= {round_.key: round_ for round_ in batch if round_.key in unique_keys}
     return rounds
 
 
 def find_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Round]:
-    """Return the stored rounds by id; those that are deleted are absent. At most some hundred."""
-    query = _ROUNDS.where(_table.c.id.in_(list(ids)))
+    """Return the stored rounds by id; those that are deleted are absent."""
+    query = _ROUNDS.where(among(_table.c.id, list(ids)))
     return {row.id: _round(row) for row in connection.execute(query)}
+
+
+_INSERT = insert_new(_table).returning(_table.c.id, *(_table.c[field.name] for field in fields(RoundKey)))
 
 
 def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
@@ -262,7 +260,7 @@ def insert_each(connection: Connection, new: Sequence[Round]) -> list[int]:
         return []
     ids = {
         RoundKey(row.project, row.task, row.control, row.question, row.epoch): int(row.id)
-        for row in connection.execute(_insert(connection.dialect), [_row_of(round_) for round_ in new])
+        for row in connection.execute(_INSERT, [_row_of(round_) for round_ in new])
     }
     for round_ in new:
         if round_.key not in ids or len(ids) < len(new):
@@ -285,12 +283,6 @@ def _row_of(round_: Round) -> dict[str, Any]:
     row = {field.name: getattr(round_, field.name) for field in fields(Round)}
     del row["id"], row["key"], row["context"], row["text"]
     return row | {field.name: getattr(round_.key, field.name) for field in fields(RoundKey)}
-
-
-@cache
-def _insert(dialect: Dialect) -> ReturningInsert[Any]:
-    key = (_table.c[field.name] for field in fields(RoundKey))
-    return insert_new(dialect, _table).returning(_table.c.id, *key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +323,7 @@ class QuestionRounds:
         asked = [row.id for row in self.connection.execute(votes) if arms <= row.votes.keys()]
         found: list[tuple[dict[str, str | None], str | None]] = []
         for some in portions(asked, _ROWS_PER_QUERY):
-            query = select(_table.c.plan, _table.c.votes, _table.c.human).where(_table.c.id.in_(some))
+            query = select(_table.c.plan, _table.c.votes, _table.c.human).where(among(_table.c.id, some))
             found += [
                 (dict(row.votes), row.human)
                 for row in self.connection.execute(query.order_by(_table.c.id.desc()))
@@ -357,10 +349,8 @@ def contexts(connection: Connection, ids: Sequence[int]) -> list[Array]:
 
     Pruned rounds must not be among them.
     """
-    by_id: dict[int, Array] = {}
-    for some in portions(ids, _ROWS_PER_QUERY):
-        query = select(_contexts).where(_contexts.c.round_id.in_(some))
-        by_id |= {row.round_id: unpack_context(row.context) for row in connection.execute(query)}
+    rows = connection.execute(select(_contexts).where(among(_contexts.c.round_id, ids)))
+    by_id = {row.round_id: unpack_context(row.context) for row in rows}
     return [by_id[round_id] for round_id in ids]
 
 
@@ -481,13 +471,8 @@ class ProjectRounds:
 
     def count_of(self, tasks: Sequence[int]) -> int:
         """Count the rounds of these tasks, of all controls and epochs."""
-        counted = select(func.count()).where(
-            _table.c.project == self.project, _table.c.task.in_(bindparam("tasks", expanding=True))
-        )
-        return sum(
-            self.connection.scalars(counted, {"tasks": some}).one()
-            for some in portions(tasks, _ROWS_PER_QUERY)
-        )
+        counted = select(func.count()).where(_table.c.project == self.project, among(_table.c.task, tasks))
+        return self.connection.scalars(counted).one()
 
     def count_tasks(self, epochs: Set[str] = frozenset()) -> int:
         """Count the tasks of a project that have a round; without epochs, in any."""
@@ -552,7 +537,7 @@ class ProjectRounds:
         """Return those of the tasks that have a round with a human label or one that people taught."""
         query = select(_table.c.task).where(
             _table.c.project == self.project,
-            among(self.connection.dialect, _table.c.task, tasks),
+            among(_table.c.task, tasks),
             or_(_table.c.human.is_not(None), _table.c.taught_by == "human"),
         )
         return sorted(set(self.connection.scalars(query)))
@@ -562,7 +547,7 @@ class ProjectRounds:
         query = (
             select(_table.c.task)
             .join(_contexts, _contexts.c.round_id == _table.c.id)
-            .where(_table.c.project == self.project, among(self.connection.dialect, _table.c.task, tasks))
+            .where(_table.c.project == self.project, among(_table.c.task, tasks))
             .where(func.substr(_contexts.c.context, 1, len(TEXT)) == TEXT)
         )
         return sorted(set(self.connection.scalars(query)))
@@ -570,9 +555,7 @@ class ProjectRounds:
     def with_texts(self, tasks: Sequence[int]) -> list[Round]:
         """Return the rounds of tasks whose text was kept for the student, by id; none is pruned."""
         query = (
-            _ROUNDS.where(
-                _table.c.project == self.project, among(self.connection.dialect, _table.c.task, tasks)
-            )
+            _ROUNDS.where(_table.c.project == self.project, among(_table.c.task, tasks))
             .where(~_table.c.pruned, _contexts.c.context.is_not(None))
             .order_by(_table.c.id)
         )
@@ -580,7 +563,7 @@ class ProjectRounds:
 
     def forget(self, tasks: Sequence[int]) -> int:
         """Delete tasks' rounds and return how many there were. Their events stay, and so does the state."""
-        chosen = among(self.connection.dialect, _table.c.task, tasks)
+        chosen = among(_table.c.task, tasks)
         of_tasks = select(_table.c.id).where(_table.c.project == self.project, chosen)
         self.connection.execute(delete(_votes).where(_votes.c.round_id.in_(of_tasks)))
         return delete_tasks(self.connection, _table, self.project, tasks)

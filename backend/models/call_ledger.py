@@ -103,6 +103,7 @@ class PaidAnswer:
         content: the text of the answer.
         cost: what this query paid for it, $; 0 for a stored or shared answer.
         stored: whether the ledger had the answer before anybody asked for it in this run.
+        shared: whether another query of this run asked for it.
         earlier: what the task paid for a stored answer in a run that ended before its round, $.
         confidences: question → the probability of the answer's tokens; empty if the provider sent none.
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
@@ -113,6 +114,7 @@ class PaidAnswer:
     content: str
     cost: float
     stored: bool = False
+    shared: bool = False
     earlier: float = 0.0
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
@@ -121,7 +123,7 @@ class PaidAnswer:
     @property
     def for_others(self) -> PaidAnswer:
         """The answer as it counts for further queries that share it: they pay nothing."""
-        return replace(self, cost=0.0, earlier=0.0)
+        return replace(self, cost=0.0, earlier=0.0, shared=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,10 +313,8 @@ class CallLedger:
     async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
         """Reserve the money for a call; while other calls hold it, wait until one of them is settled.
 
-        Args:
-            step: claims the call and reserves the money in a write transaction; must be safe to run twice.
-            query: what the call is for.
-            until: unix seconds; the latest time to wait for money or for the database.
+        ``step`` claims the call and reserves the money in a write transaction. It must be safe to run twice.
+        Nothing is awaited beyond ``until``, unix seconds.
 
         Raises:
             StoppingError: the process stops.

@@ -367,12 +367,7 @@ def _read(response: Any, config: Any) -> Any:
 def completion_of(data: Any, headers: Mapping[str, str]) -> Any | None:
     """Return a chat completion in the form of litellm's, as far as CaMVo reads it.
 
-    Args:
-        data: the JSON of the response.
-        headers: its headers.
-
-    Returns:
-        ``None`` if it is out of the ordinary, such as one without an answer.
+    ``None`` if it is out of the ordinary, such as one without an answer.
     """
     from litellm.litellm_core_utils.core_helpers import map_finish_reason  # noqa: PLC0415
     from litellm.litellm_core_utils.prompt_templates.common_utils import (  # noqa: PLC0415

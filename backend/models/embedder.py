@@ -47,14 +47,14 @@ def _model_folder(name: str) -> Path | None:
     return Path(package.get_model_path())
 
 
-def _load_model(name: str, *, local_files_only: bool, threads: int) -> Any:
+def _load_model(name: str, *, local_files_only: bool) -> Any:
     """Return the loaded ``SentenceTransformer``: from its folder, else the hub's cache, else the hub."""
     with garbage_collection_paused():
         import torch  # noqa: PLC0415 - heavy
         from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - heavy
         from transformers.utils import logging  # noqa: PLC0415 - heavy
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)  # several workers share the machine
     logging.disable_progress_bar()  # it would be drawn into the server's log
     folder = _model_folder(name)
     failure: Exception | None = None
@@ -161,7 +161,6 @@ class Embedder:
     Args:
         name: a local folder or a name on the model hub.
         local_files_only: never contact the hub; without a network this takes a minute to fail.
-        threads: CPU threads for torch in the whole process. Use 1 if several workers share the machine.
         remembered: the number of texts whose vectors are cached (3 kB each at d = 384).
     """
 
@@ -170,10 +169,9 @@ class Embedder:
         name: str = _PACKAGED,
         *,
         local_files_only: bool = False,
-        threads: int = 1,
         remembered: int = 4096,
     ) -> None:
-        self._name, self._local, self._threads = name, local_files_only, threads
+        self._name, self._local = name, local_files_only
         self._model: Any = None
         self._dimension = 0
         self._identity: str | None = None
@@ -225,7 +223,7 @@ class Embedder:
         """
         with self._lock:
             if self._model is None:
-                model = _load_model(self._name, local_files_only=self._local, threads=self._threads)
+                model = _load_model(self._name, local_files_only=self._local)
                 self._dimension = _encode_texts(model, ["dimension"]).shape[1]
                 self._identity = _model_identity(self._name)
                 self._model = model

@@ -13,7 +13,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -121,6 +121,9 @@ _NO_KEY = re.compile(
 _NO_CONNECTION = {"ConnectTimeout", "ConnectionTimeoutError"}
 """The classes of httpx and aiohttp for a connection that did not come about in time."""
 
+_BROKEN_OFF = "ClientPayloadError"
+"""The class of aiohttp for a response that ended in mid-body."""
+
 _LONGEST_CHAIN = 20
 """Causes of an error that are looked at."""
 
@@ -147,6 +150,8 @@ def model_error(error: BaseException, model: str) -> ModelError:
         "no answer in time" if kind is ModelTimeoutError else f"HTTP {status}" if status else detail
     )
     failure.certain = status in _OVERLOADED
+    if any(type(cause).__name__ == _BROKEN_OFF for cause in _causes(error)):
+        failure.reason, failure.billable = "its answer broke off", True
     return failure
 
 
@@ -162,8 +167,7 @@ def _unreachable(error: BaseException) -> str | None:
 
     litellm reports it as HTTP 500, although nothing answered. Only the chain of causes shows it.
     """
-    cause: BaseException | None = error
-    for _ in range(_LONGEST_CHAIN):
+    for cause in _causes(error):
         if isinstance(cause, ConnectionRefusedError):
             return "connection refused"
         if isinstance(cause, socket.gaierror):
@@ -172,10 +176,17 @@ def _unreachable(error: BaseException) -> str | None:
             return "the TLS handshake failed"
         if type(cause).__name__ in _NO_CONNECTION:
             return "no connection in time"
-        if cause is None:
-            return None
-        cause = cause.__cause__ or cause.__context__
     return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, its cause, the cause of that, and so on."""
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _kind(error: BaseException, status: int | None) -> type[ModelError]:
@@ -219,7 +230,7 @@ class CircuitBreaker:
     - five failures in a row that do not concern the answer: a timeout, an unavailable provider, a rejected
       key or request. One more failure after the rest starts another minute; an answer ends it.
     - five answers in a row that contained no vote, empty ones and refusals included. Such a model earns no
-      reward but would be paid each time.
+      reward but would be paid each time. Answers about the same task count once, since it may be the task.
 
     Args:
         clock: monotonic seconds.
@@ -230,7 +241,8 @@ class CircuitBreaker:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._failures = self._unusable = 0
+        self._failures = 0
+        self._unusable: set[Hashable] = set()
         self._unusable_code = BadAnswerError.code
         self._until = self._unusable_until = -math.inf
         self._latest: ModelError | None = None
@@ -259,14 +271,30 @@ class CircuitBreaker:
         """Record a call that returned an answer, usable or not."""
         self._failures, self._until = 0, -math.inf
 
-    def judged(self, failure: str | None) -> None:
-        """Record why an answer contained no vote; ``None`` if it did contain one."""
+    def judged(self, failure: str | None, about: Hashable) -> None:
+        """Record a new answer, whose call was made now.
+
+        Args:
+            failure: why it contained no vote; ``None`` if it did contain one.
+            about: the task, or the tasks, that the model was asked about.
+        """
         if failure is None:
-            self._unusable = 0
+            self._unusable.clear()
             return
-        self._unusable, self._unusable_code = self._unusable + 1, failure
-        if self._unusable >= FAILURES:
+        self._unusable.add(about)
+        self._unusable_code = failure
+        if len(self._unusable) >= FAILURES:
             self._unusable_until = self._clock() + self.SECONDS
+
+    def unread(self, error: ModelError, about: Hashable) -> None:
+        """Record a failed call that was answered without anything to read: an empty answer or a refusal.
+
+        Args:
+            error: how it failed.
+            about: as for :meth:`judged`.
+        """
+        if isinstance(error, BadAnswerError | RefusedError) and error.usage is not None:
+            self.judged(error.code, about)
 
     def failed(self, error: ModelError) -> None:
         """Record a failed call."""
@@ -283,14 +311,14 @@ FIRST_PAUSE: float = 2.0
 """Seconds until the first probe of a model that is down; each further one comes after twice the time."""
 
 LONGEST_PAUSE, LONGEST_PAID_PAUSE = 60.0, 300.0
-"""The most seconds between two probes, or between two tries of one call; more after time-outs, which may be
+"""The most seconds between two probes, or between two tries of one call; more after failures that may be
 billed."""
 
 _PAID_PROBES: Final = 20
-"""Probes of one outage that time out, after which it is given up."""
+"""Probes of one outage that fail though they may be billed, after which it is given up."""
 
-_PAID_TIMEOUTS, _PAID_TIMEOUTS_BESIDE_ANSWERS = 5, 3
-"""The most calls about one prompt that time out: each may be billed. Fewer while the model answers others."""
+_PAID_FAILURES, _PAID_FAILURES_BESIDE_ANSWERS = 5, 3
+"""The most calls about one prompt that fail and may be billed. Fewer while the model answers others."""
 
 _FAILURES, _FAILURES_BESIDE_ANSWERS = 30, 8
 """The same for other failures that one text may cause, such as HTTP 500."""
@@ -410,9 +438,8 @@ class Outage:
             self._probe_at = self._clock() + self._pause
             _log.warning("model_is_down", model=self.model, code=error.code, reason=str(error))
         elif probe:
-            paid = isinstance(error, ModelTimeoutError)
-            self._paid += paid
-            self._pause = min(2.0 * self._pause, LONGEST_PAID_PAUSE if paid else LONGEST_PAUSE)
+            self._paid += error.billable
+            self._pause = min(2.0 * self._pause, LONGEST_PAID_PAUSE if error.billable else LONGEST_PAUSE)
             self._probe_at = self._clock() + self._pause
 
     @asynccontextmanager
@@ -524,7 +551,7 @@ class Tries:
     divisible: bool = False
     _tried: int = 0
     _failed: int = 0
-    _timed_out: int = 0
+    _billable: int = 0
     _beside: int = 0
     _answers: int = 0
 
@@ -580,9 +607,9 @@ class Tries:
             return True
         self._failed += 1
         self._beside += self.outage.answers > self._answers
-        if isinstance(error, ModelTimeoutError):
-            self._timed_out += 1
-            most, beside, failed = _PAID_TIMEOUTS, _PAID_TIMEOUTS_BESIDE_ANSWERS, self._timed_out
+        if error.billable:
+            self._billable += 1
+            most, beside, failed = _PAID_FAILURES, _PAID_FAILURES_BESIDE_ANSWERS, self._billable
         else:
             most, beside, failed = _FAILURES, _FAILURES_BESIDE_ANSWERS, self._failed
         return failed < (beside if self.divisible else most) and self._beside < beside

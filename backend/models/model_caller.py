@@ -125,8 +125,7 @@ class ModelCaller:
     def rests(self, patience: float | None) -> str | None:
         """The code of the reason why the model should not be asked now; ``None`` if it may be.
 
-        Args:
-            patience: the most seconds of an outage that the call waits; ``None`` if it waits for none.
+        ``patience`` is how many seconds of an outage the call waits; ``None`` if it waits for none.
         """
         if patience is not None and not self.model.settings.is_embedded:
             awaited = self.breaker.waits_for_outage and not self.outage.hopeless(patience)
@@ -217,10 +216,10 @@ class ModelCaller:
     def failure_usage(self, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
         """Return the reported usage of a failed call about ``tasks`` tasks.
 
-        A provider may bill a call that timed out, so it counts as answered; one that was never sent says that
-        it used nothing.
+        A provider may bill a call that timed out or broke off, so it counts as answered; one that was never
+        sent says that it used nothing.
         """
-        if error.usage is not None or not isinstance(error, ModelTimeoutError):
+        if error.usage is not None or not error.billable:
             return error.usage or Usage(0, 0, 0.0)
         return Usage(0, 0, self.model.cost(messages, tasks))
 
@@ -379,12 +378,6 @@ class ModelCaller:
     def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches, and learn from its usage.
 
-        Args:
-            response: in litellm's form.
-            counted: our own count of the input tokens.
-            most_input: the most input tokens that are believed.
-            tasks: the number of tasks in the prompt.
-
         Raises:
             ModelError: the line holds no answer; ``usage`` holds what it cost.
         """
@@ -404,14 +397,7 @@ class ModelCaller:
     ) -> ModelAnswer:
         """Return the answer in a response, and learn from the usage that it reports.
 
-        Args:
-            model: the model, for the number of tasks in the prompt.
-            received: the response.
-            counted: our own count of the input tokens.
-            most_input: the most input tokens that are believed.
-            seconds: how long the call took.
-            tasks: the number of tasks in the prompt.
-            prices: those of the call; ``None`` for the model's own.
+        ``counted`` is our own count of the input tokens, of which at most ``most_input`` are believed.
 
         Raises:
             RefusedError: the model, or a filter of its provider, refused.
@@ -428,8 +414,6 @@ class ModelCaller:
         self.outage.answered()
         error = _response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
         if error is not None:
-            if prices is None:  # of the lines of a batch, those with a vote are not counted either
-                self.breaker.judged(error.code)
             raise error
         return ModelAnswer(
             content=received.content,

@@ -190,12 +190,7 @@ class _PackClaim:
 
 
 class PackLedger:
-    """One process's packed calls in the ledger.
-
-    Args:
-        calls: its calls, claims and money.
-        clock: unix seconds.
-    """
+    """One process's packed calls in the ledger."""
 
     def __init__(self, calls: CallLedger, clock: Callable[[], float]) -> None:
         self._calls, self._clock = calls, clock
@@ -227,11 +222,7 @@ class PackLedger:
     ) -> _PackClaim:
         """Find the answers that are stored, claim the other tasks, and reserve the money for one call.
 
-        Args:
-            pack: the prompt.
-            estimate: the money to reserve for all its tasks, and the counted tokens.
-            until: unix seconds; the latest time to wait for money or for the database.
-            seconds: the longest duration of the call, from when it is sent.
+        Nothing is awaited beyond ``until``, unix seconds. ``seconds`` is the longest duration of the call.
 
         Raises:
             BudgetExhaustedError: the budget does not cover the call; nothing is claimed.
@@ -300,12 +291,8 @@ class PackLedger:
     ) -> None:
         """Store each task's answer, settle the account and release the claims.
 
-        Args:
-            pack: the tasks that were asked about.
-            call: the id from :meth:`claim`.
-            outcome: how the call ended; its content is dropped.
-            contents: key → the task's answer, empty if the task has to be asked about singly; ``None`` if
-                nothing was paid, so that there is nothing to store.
+        ``contents`` has each task's answer by key, empty if the task has to be asked about singly. It is
+        ``None`` if nothing was paid, so that there is nothing to store.
 
         Raises:
             NotBookedError: the ledger cannot store the answers, for a reason that does not pass.

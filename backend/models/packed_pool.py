@@ -74,10 +74,6 @@ class _Collector:
     Tasks share a bin if they are of one project, one arm, and one system message: the same questions and
     instructions. Code that knows that a task may soon enter a bin announces it (:meth:`preparing`). Soon
     after the last such task, all bins are sent. Otherwise they wait for a bounded time.
-
-    Args:
-        send: sends a prompt about some tasks.
-        clock: unix seconds.
     """
 
     def __init__(self, send: Callable[[list[Member]], Awaitable[None]], clock: Callable[[], float]) -> None:
@@ -109,12 +105,7 @@ class _Collector:
             self._on_their_way += 1
 
     def add(self, member: Member, most: int) -> None:
-        """Let a task wait for others.
-
-        Args:
-            member: the task.
-            most: the most tasks of a prompt.
-        """
+        """Let a task wait for others, for a prompt about at most ``most`` tasks."""
         query = member.query
         key = (query.project, query.model, member.task.system, query.purse, query.waits)
         waiting, tokens = self._bins.get(key), own_tokens(member.task)
@@ -166,7 +157,6 @@ class PackedPool:
         calls: the ledger's side of this process's calls.
         retries: the number of further calls after a failure that may be temporary.
         clock: unix seconds.
-        rng: draws ids and the order of tasks.
 
     Attributes:
         collector: knows which tasks wait for a prompt, and which are still being prepared.
@@ -179,10 +169,9 @@ class PackedPool:
         *,
         retries: int,
         clock: Callable[[], float],
-        rng: random.Random | None = None,
     ) -> None:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
-        self._rng = rng or random.SystemRandom()
+        self._rng = random.SystemRandom()
         self._retries, self._clock = retries, clock
         self.collector = _Collector(self._send, clock)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
@@ -233,7 +222,7 @@ class PackedPool:
     async def _send(self, members: list[Member]) -> None:
         """Ask about some tasks in one prompt; whatever happens, each gets an answer or an error."""
         try:
-            await outlast(lambda: self._ask([member for member in members if not member.answer.done()]))
+            await outlast(lambda: self._ask(members))
         except BaseException as error:
             for member in members:
                 if member.key not in self._held:
@@ -242,11 +231,14 @@ class PackedPool:
                 raise
 
     async def _ask(self, members: list[Member]) -> None:
-        """Ask about members until each has its answer.
+        """Ask about the members that nobody asks about yet, until each has its answer.
 
         A prompt that fails again and again may do so because of one text, so members that wait for outages
         are then asked about in smaller prompts.
         """
+        members = [each for each in members if each.key not in self._held and not each.answer.done()]
+        if not members:
+            return
         try:
             await self._ask_together(members)
         except (BudgetExhaustedError, ModelTimeoutError, UnavailableError) as error:
@@ -332,6 +324,7 @@ class PackedPool:
             )
         except ModelError as error:
             unread = isinstance(error, BadAnswerError | RefusedError)
+            self._pool[name].breaker.unread(error, _tasks_of(pack))
             usage = self._pool[name].failure_usage(messages, error, tasks=number)
             outcome = CallOutcome(None, usage, error.code, self._clock() - started)
             _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
@@ -364,8 +357,13 @@ class PackedPool:
         await self._packs.settle(pack, call, outcome, read)
         name, shares = next(iter(members)).query.model, pack.shares
         if outcome.code is None:
-            self._pool[name].breaker.judged(None if any(read.values()) else BadAnswerError.code)
+            code = None if any(read.values()) else BadAnswerError.code
+            self._pool[name].breaker.judged(code, _tasks_of(pack))
         count_parts(name, read)
         for member in members:
             cost = outcome.usage.cost * shares[member.key]
             member.end(PaidAnswer(read[member.key], cost, version=outcome.version))
+
+
+def _tasks_of(pack: Pack[Member]) -> frozenset[tuple[str, int]]:
+    return frozenset((member.query.project, member.query.task) for member in pack.members.values())

@@ -119,10 +119,6 @@ class Pool:
 
         It has a name and a meter of its own, so that its long answers change no price of labels.
 
-        Args:
-            name: the model.
-            max_tokens: the most output tokens of one answer.
-
         Raises:
             ModelUnknownError: there is no such model.
             ConfigError: the model cannot write.
@@ -148,12 +144,8 @@ class Pool:
     def require_room(self, instructions: str, where: str) -> None:
         """Check that instructions leave room for a task in every model's prompt, as far as that is known.
 
-        Args:
-            instructions: the text.
-            where: where it is from, for the error.
-
         Raises:
-            ConfigError: they do not.
+            ConfigError: they do not; its ``where`` is the one given.
         """
         tokens = count_text(instructions) if instructions else 0
         for name, caller in self._callers.items():
@@ -340,6 +332,7 @@ class CachingPool:
                 turn=turn,
             )
         except ModelError as error:
+            caller.breaker.unread(error, (query.project, query.task))
             outcome = CallOutcome(
                 content="" if isinstance(error, BadAnswerError | RefusedError) else None,
                 usage=caller.failure_usage(query.messages, error),

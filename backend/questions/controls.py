@@ -298,11 +298,25 @@ def _texts_and_hints(labels: Sequence[Label]) -> tuple[tuple[str, str | None], .
 
 
 _FEWEST_STEPS: Final = 3
+_WORDS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SCALE = re.compile(
-    r"(?P<number>[+-]?\d+(?:\.\d+)?)\s*(?:(?:/|out of)\s*(?P<most>\d+(?:\.\d+)?)|stars?|points?)?",
+    rf"(?P<number>[+-]?\d+(?:\.\d+)?|{'|'.join(_WORDS)})\s*"
+    r"(?:(?:/|out of|of)\s*(?P<most>\d+(?:\.\d+)?)\s*)?(?:stars?|points?)?",
     re.IGNORECASE,
 )
 """A number, perhaps with the most that is possible."""
+
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_GROUPS = (
+    re.compile(r"[+-]?\d{1,3}(?P<mark>,)\d{3}(?:(?P=mark)\d{3})*(?P<decimals>\.\d+)?"),
+    re.compile(r"[+-]?\d{1,3}(?P<mark>\.)\d{3}(?:(?P=mark)\d{3})*(?P<decimals>,\d+)?"),
+    re.compile(r"[+-]?\d{1,3}(?P<mark>[ '’])\d{3}(?:(?P=mark)\d{3})*(?P<decimals>[.,]\d+)?"),
+)
+"""Numbers with marks between groups of three digits."""
+
+_COMMA = re.compile(r"[+-]?\d+,\d+")
+_DRESS = str.maketrans({"−": "-", "–": "-", "\u00a0": " ", "\u202f": " ", "\ufe0e": None, "\ufe0f": None})
+_SIGNS: Final = " $€£¥*_"
 
 _STARS = re.compile("(★{1,20}|⭐{1,20})(☆{0,20})")
 """Stars, full ones before empty ones."""
@@ -364,7 +378,7 @@ class NumberControl:
     @property
     def answer_format(self) -> AnswerFormat:
         """A JSON number. The rule states the bounds, too, as not every provider accepts them in a schema."""
-        whole = self.step is not None and all(float(end or 0.0).is_integer() for end in (self.low, self.step))
+        whole = self._is_whole
         parts = [
             "Give a whole number" if whole else "Give a number",
             "" if self.low is None else f"from {self.low:.15g}",
@@ -405,6 +419,11 @@ class NumberControl:
         number = item_content(items, self.key)
         return None if isinstance(number, str) else self._canonical(number)
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all numbers are whole."""
+        return self.step is not None and all(float(end or 0.0).is_integer() for end in (self.low, self.step))
+
     def _number(self, answer: object) -> object:
         """The number in an answer's wrappings."""
         match answer:
@@ -412,14 +431,37 @@ class NumberControl:
                 return self._number(inner)
             case dict() if len(usual := usual_entries(answer)) == 1:
                 return self._number(usual[0])
-            case str() if self.low == 1.0 and (stars := _STARS.fullmatch(unwrapped(answer)[-1])) is not None:
-                full = float(len(stars[1]))
-                return full if not stars[2] or full + len(stars[2]) == self.high else None
-            case str() if (words := _SCALE.fullmatch(unwrapped(answer)[-1].strip("*_ "))) is not None:
-                most = words["most"]
-                return words["number"] if most is None or float(most) == self.high else None
+            case str():
+                return self._number_in(unwrapped(answer)[-1].translate(_DRESS).strip(_SIGNS))
             case _:
                 return answer
+
+    def _number_in(self, words: str) -> object:
+        """The number in words, if they can be read in one way only."""
+        if self.low == 1.0 and (stars := _STARS.fullmatch(words)) is not None:
+            full = float(len(stars[1]))
+            return full if not stars[2] or full + len(stars[2]) == self.high else None
+        if (said := _SCALE.fullmatch(words)) is not None:
+            most, number = said["most"], said["number"].casefold()
+            if most is not None and float(most) != self.high:
+                return None
+            return _WORDS.index(number) if number in _WORDS else number
+        if (percent := _PERCENT.fullmatch(words)) is not None and self.high in {1.0, 100.0}:
+            return percent[1] if self.high == 100.0 else float(percent[1]) / 100.0
+        return self._grouped(words)
+
+    def _grouped(self, words: str) -> str:
+        """A number with marks between its digits in one spelling; the words themselves if they are none.
+
+        ``1,000`` is a thousand where only whole numbers are possible; elsewhere it may be one.
+        """
+        groups = next((found for each in _GROUPS if (found := each.fullmatch(words)) is not None), None)
+        if groups is None:
+            return words.replace(",", ".") if _COMMA.fullmatch(words) else words
+        once = words.count(groups["mark"]) == 1 and groups["mark"] == ","
+        if once and not (groups["decimals"] or self._is_whole):
+            return words
+        return words.replace(groups["mark"], "").replace(",", ".")
 
     def _canonical(self, number: object) -> str | None:
         if isinstance(number, bool) or not isinstance(number, int | float | str):

@@ -29,10 +29,12 @@ _QUOTES: Final = {
     "«": "»",
     "「": "」",
     "『": "』",
+    "【": "】",
+    "《": "》",
 }
 _FENCE: Final = "```"
 _LANGUAGE: Final = re.compile(r"[\w+-]*")
-_EDGES: Final = " \t\r\n*_`~\"'.,:;!"
+_EDGES: Final = " \t\r\n*_`~\"'.,:;!。、،؛।"
 _PLAIN: Final = str.maketrans({**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), "−": "-"})
 # A separator begins where its blanks begin, or each blank of a long run would be tried as the first.
 _STEPS: Final = re.compile(r"(?<!\s)\s*(?:/|>|→|»|::|:(?=\s)|\||\\)\s*")
@@ -45,6 +47,14 @@ _SET: Final = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\{([^{}]*)\}")
 _NUMBER: Final = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 _FLAGS: Final = {"true": True, "yes": True, "false": False, "no": False}
 _PLACEHOLDER: Final = re.compile(r"<[A-Za-z]?[a-z\d_ -]{1,40}>")
+_SHARE: Final = re.compile(
+    r"(?<!\s)\s*\((?:[a-z]{4,11}[:=]?\s*)?(?:0?\.\d+|1\.0+|\d{1,3}(?:\.\d+)?\s?%)\)\Z", re.IGNORECASE
+)
+"""A probability in brackets behind a label."""
+
+_VARIANTS: Final = "\ufe0e\ufe0f"
+"""Invisible characters that say how an emoji is drawn."""
+
 _NONE: Final = frozenset({"none", "none of these", "none of them", "none of the above"})
 
 GENERIC: Final = frozenset(
@@ -98,12 +108,17 @@ def label_named(labels: Sequence[Label], said: object) -> str | None:
     """
     match said:
         case str():
-            return _named(tuple(labels), unwrapped(said))
+            forms = unwrapped(said)
+            without = _SHARE.sub("", forms[-1])
+            named = _named(tuple(labels), forms)
+            return (
+                _named(tuple(labels), unwrapped(without)) if named is None and without != forms[-1] else named
+            )
         case list():
-            named = {label_named(labels, each) for each in said} if _repeats(said) else {None}
+            same = {label_named(labels, each) for each in said} if _repeats(said) else {None}
             steps = all(isinstance(step, str) for step in said) and any(label.path for label in labels)
             joined = _index(tuple(labels))[5].get(_path("/".join(said))) if len(said) > 1 and steps else None
-            return joined or (named.pop() if len(named) == 1 else None)
+            return joined or (same.pop() if len(same) == 1 else None)
         case dict():
             return label_named(labels, inner) if (inner := _inner(labels, said)) is not None else None
         case _:
@@ -124,16 +139,23 @@ def labels_named(labels: Sequence[Label], said: object) -> list[str] | None:
         case str():
             return _labels_in_words(labels, said)
         case dict():
-            chosen = _flagged(labels, said)
-            if chosen is not None:
-                return _known(labels, chosen) if chosen else []
-            return labels_named(labels, inner) if (inner := _inner(labels, said)) is not None else None
+            return _labels_in_object(labels, said)
         case [str(words)]:
             return _labels_in_words(labels, words)
         case list():
             return _known(labels, said) if said else []
         case _:
             return None if (label := label_named(labels, said)) is None else [label]
+
+
+def _labels_in_object(labels: Sequence[Label], said: Mapping[str, object]) -> list[str] | None:
+    chosen = _flagged(labels, said)
+    if chosen is not None:
+        return _known(labels, chosen) if chosen else []
+    if (inner := _inner(labels, said)) is not None:
+        return labels_named(labels, inner)
+    named = [label_named(labels, path) for path in _paths_in(said)]
+    return None if None in named else [label for label in named if label is not None] or None
 
 
 def _labels_in_words(labels: Sequence[Label], said: str) -> list[str] | None:
@@ -178,10 +200,22 @@ def _inner(labels: Sequence[Label], said: Mapping[str, object]) -> object:
     flagged = _flagged(labels, said)
     if flagged is not None:
         return flagged[0] if len(flagged) == 1 else None
-    step = [*said.items()] if len(said) == 1 and any(label.path for label in labels) else []
-    if not step or not isinstance(step[0][1], str):
-        return None
-    return _index(tuple(labels))[5].get(_path("/".join(map(str, step[0]))))
+    paths = [*_paths_in(said)] if any(label.path for label in labels) else []
+    return _index(tuple(labels))[5].get(_path("/".join(paths[0]))) if len(paths) == 1 else None
+
+
+def _paths_in(said: object) -> Iterator[list[str]]:
+    """The paths of a tree that is written as objects in objects, with words or lists of words in the last."""
+    match said:
+        case str():
+            yield [said]
+        case list():
+            for each in said:
+                yield from _paths_in(each)
+        case dict():
+            for key, inner in said.items():
+                for path in _paths_in(inner):
+                    yield [str(key), *path]
 
 
 def _repeats(said: Sequence[object]) -> bool:
@@ -259,7 +293,8 @@ def _named(labels: tuple[Label, ...], forms: Sequence[str]) -> str | None:
     for index, fold in zip(looser, (_folded, _loose, _joined, _number, _path, _leaf), strict=True):
         for form in short if index else ():
             if (folded := fold(form)) and folded in index:
-                return None if fold is _leaf and _lists_leaves(form, index) else index[folded]
+                named = index[folded]
+                return None if fold is _leaf and not _leads_to(form, named, labels, index) else named
     return None
 
 
@@ -301,6 +336,7 @@ def _loose(text: str) -> str:
     plain = unicodedata.normalize("NFKC", html.unescape(html.unescape(text))).translate(_PLAIN)
     kinds = ((character, unicodedata.category(character)) for character in plain)
     plain = "".join("-" if kind == "Pd" else character for character, kind in kinds if kind != "Cf")
+    plain = plain.translate(dict.fromkeys(map(ord, _VARIANTS)))
     plain = _SET.sub(r"\1", _ITEM.sub("", plain, count=1) if _ITEM.match(plain) else plain)
     return " ".join(plain.replace("&", " and ").casefold().split()).strip(_EDGES)
 
@@ -327,6 +363,14 @@ def _leaf(text: str) -> str:
     return "" if _COLON.search(text) else _loose(_STEPS.split(text)[-1])
 
 
-def _lists_leaves(text: str, leaves: Mapping[str, str | None]) -> bool:
-    """Whether the steps before the last are leaves, too, so that the text is a list of labels and no path."""
-    return any(_loose(step) in leaves for step in _STEPS.split(text)[:-1])
+def _leads_to(
+    text: str, named: str | None, labels: Sequence[Label], leaves: Mapping[str, str | None]
+) -> bool:
+    """Whether the steps before the last may lead to a leaf: none is a leaf, a list, or on other paths."""
+    nodes = {label.value: {_loose(node) for node in label.path or ()} for label in labels}
+    own, known = nodes.get(named or "", set()), set().union(*nodes.values())
+    return not any(
+        step in leaves or (step in known - own) or (step not in own and _PARTS.search(words))
+        for words in _STEPS.split(text)[:-1]
+        for step in [_loose(words)]
+    )

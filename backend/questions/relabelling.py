@@ -137,10 +137,7 @@ def _full_map(question: ConfigQuestion, labels: LabelMap) -> dict[str, str | Non
 
 def labels_of(question: ConfigQuestion) -> tuple[Label, ...]:
     """The labels of a question, in the order of the config; empty if it lists none."""
-    control: Any = question.control
-    if isinstance(control, RegionChoices):
-        return control.spans.labels
-    return getattr(control, "labels", ())
+    return getattr(question.control, "labels", ())
 
 
 def _without_labels(question: ConfigQuestion, fates: LabelFates) -> str:
@@ -148,8 +145,8 @@ def _without_labels(question: ConfigQuestion, fates: LabelFates) -> str:
     control: Any = question.control
     if isinstance(control, RegionChoices):
         named = _named(fates, control.controls, control.only)
-        control = replace(control, spans=replace(control.spans, labels=()), only=tuple(sorted(named)))
-    elif hasattr(control, "labels"):
+        control = replace(control, only=tuple(sorted(named)))
+    if hasattr(control, "labels"):
         control = replace(control, labels=())
     conditions = tuple(
         replace(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice
 from types import MappingProxyType
@@ -22,6 +23,10 @@ from camvo.votes.aggregation import Aggregation
 from camvo.votes.spans import SAME_PLACE_OVERLAP, Span, SpanVote, read_spans, span_overlap, write_spans
 
 _BLANKS = re.compile(r"\s+")
+_PLAIN = str.maketrans(
+    {**dict.fromkeys("’‘‛´`", "'"), **dict.fromkeys("“”„«»", '"'), **dict.fromkeys("‐‑‒–—−", "-")}
+)
+"""Marks that models write in their plain form."""
 
 MOST_SPANS = 1000
 """The most spans in a model's answer. A longer one is no answer: it would take long to read."""
@@ -51,7 +56,8 @@ class _QuotedText:
     def places(self, quote: str, before: str = "") -> list[tuple[int, int]]:
         """Return the places of a quotation as (start, end), in the order of the text.
 
-        Exact occurrences are preferred to those that differ in letter case or white space. Among them, those
+        Exact occurrences are preferred to those that differ in letter case, white space, kinds of quotes and
+        hyphens, or Unicode forms. Among them, those
         that begin and end at a word boundary are preferred: a quoted "he" is not the one in "the".
         """
         words, context = quote.strip(), _folded(before).strip()
@@ -96,14 +102,14 @@ class _QuotedText:
 
 @lru_cache(maxsize=32)
 def _folded_text(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return the text casefolded with single spaces, and the original index of each of its characters."""
+    """Return the text folded with single spaces, and the original index of each of its characters."""
     characters: list[str] = []
     origins: list[int] = []
     for index, character in enumerate(text):
         if character.isspace():
             folded = " " if characters and characters[-1] != " " else ""
         else:
-            folded = character.casefold()
+            folded = _plain(character)
         characters.extend(folded)
         origins.extend([index] * len(folded))
     return "".join(characters), tuple(origins)
@@ -117,7 +123,11 @@ def _occurrences(text: str, sought: str) -> Iterator[int]:
 
 
 def _folded(text: str) -> str:
-    return _BLANKS.sub(" ", text).casefold()
+    return _BLANKS.sub(" ", _plain(text))
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).translate(_PLAIN).casefold()
 
 
 class _Ruler(Protocol):
@@ -254,7 +264,7 @@ class Spans:
             "additionalProperties": False,
         }
         return AnswerFormat(
-            rule=_RULE.format(field=json.dumps(self.field.key, ensure_ascii=False)),
+            rule=self._rule(json.dumps(self.field.key, ensure_ascii=False)),
             form=[{"quote": "<words of the text>", "before": "", "label": "<label>"}],
             schema={"type": "array", "items": entry},
             labels=tuple((label.text, label.hint) for label in self.labels),
@@ -314,6 +324,10 @@ class Spans:
         start, end = self._ruler.bounds(value) or (0, 0)
         return Span(start, end, "")
 
+    def _rule(self, field: str) -> str:
+        """The line that says what to answer."""
+        return _RULE.format(field=field)
+
     @property
     def _ruler(self) -> _Ruler:
         return _HyperTextRuler(self.inline) if self.field.tag == "HyperText" else RULERS[self.field.tag]
@@ -323,6 +337,7 @@ class Spans:
         if not isinstance(entry, Mapping):
             return
         words, before, name = (entry.get(key) for key in ("quote", "before", "label"))
+        words = entry.get("text") if words is None else words
         label = label_named(self.labels, name) if isinstance(name, str) else None
         if label is None or not isinstance(words, str):
             return
@@ -356,51 +371,23 @@ _REGION_CHOICES_RULE = (
 
 
 @dataclass(frozen=True, slots=True)
-class RegionChoices:
-    """A class for each marked span.
+class RegionChoices(Spans):
+    """A class for each marked span: the votes are spans labelled with their classes.
 
     Attributes:
-        spans: the control behind the votes: spans labelled with their classes.
         controls: the names of the controls whose regions get a class.
         only: the labels whose regions get a class; empty for all labels.
         several: whether a region may have several classes.
     """
 
-    spans: Spans
-    controls: tuple[str, ...]
+    controls: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     several: bool = False
 
-    @property
-    def aggregation(self) -> Aggregation:
-        """A vote on every marked place."""
-        return self.spans.aggregation
-
-    @property
-    def answer_format(self) -> AnswerFormat:
-        """A list of quotations, each with a class."""
-        field, controls = (
-            json.dumps(part, ensure_ascii=False) for part in (self.spans.field.key, ", ".join(self.controls))
+    def _rule(self, field: str) -> str:
+        return _REGION_CHOICES_RULE.format(
+            field=field, controls=json.dumps(", ".join(self.controls), ensure_ascii=False)
         )
-        return replace(
-            self.spans.answer_format, rule=_REGION_CHOICES_RULE.format(field=field, controls=controls)
-        )
-
-    def options(self, content: TaskContent) -> tuple[str, ...]:
-        """Return the classes' values."""
-        return self.spans.options(content)
-
-    def vote_from_answer(self, answer: object, content: TaskContent) -> str | None:
-        """Return the quoted spans with their classes."""
-        return self.spans.vote_from_answer(answer, content)
-
-    def result_items(self, vote: str, content: TaskContent) -> list[dict[str, Any]]:
-        """Return one item per span. It has no region yet: see :meth:`attach_to_regions`."""
-        return self.spans.result_items(vote, content)
-
-    def vote_from_annotation(self, items: Sequence[ResultItem]) -> str | None:
-        """Return the spans with their classes; ``None`` if no region has a class."""
-        return self.spans.vote_from_annotation(items)
 
     def attach_to_regions(
         self, regions: Sequence[ResultItem], items: Sequence[dict[str, Any]]
@@ -415,12 +402,10 @@ class RegionChoices:
         for region in regions:
             if self.only and not set(self.only) & set(region["value"].get(region["type"], ())):
                 continue
-            place = self.spans.place(region["value"])
-            near = sorted(items, key=lambda item: -span_overlap(place, self.spans.place(item["value"])))
+            place = self.place(region["value"])
+            near = sorted(items, key=lambda item: -span_overlap(place, self.place(item["value"])))
             near = [
-                item
-                for item in near
-                if span_overlap(place, self.spans.place(item["value"])) > SAME_PLACE_OVERLAP
+                item for item in near if span_overlap(place, self.place(item["value"])) > SAME_PLACE_OVERLAP
             ]
             if near:
                 chosen = near if self.several else near[:1]

@@ -57,10 +57,9 @@ class Condition:
         return f"{named} is {'' if self.selected else 'not '}{' or '.join(map(_quoted, self.texts))}"
 
     def holds(self, chosen: Sequence[Set[str] | None]) -> bool | None:
-        """Return whether it holds; ``None`` if that is open.
+        """Whether it holds; ``None`` if that is open.
 
-        Args:
-            chosen: the labels chosen in each of its controls; ``None`` for one that is undecided.
+        ``chosen`` has the labels chosen in each of its controls, ``None`` for one that is undecided.
         """
         met = [None if labels is None else self._met(labels) for labels in chosen]
         if True in met:

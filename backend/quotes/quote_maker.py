@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from backend.annotation.job import Job, JobQuestion
+from backend.annotation.job_questions import ALL, NONE_HELD, HeldLabels
 from backend.errors import TaskError
-from backend.ledger import Ledger, money, rounds
+from backend.ledger import Ledger, money, recounts, rounds
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import from_picodollars
 from backend.ledger.rounds import QuestionRounds, Round, RoundKey
@@ -305,22 +306,36 @@ class QuoteMaker:
         self.tally = tally or JobTally()
         self.example: Job | None = None
 
-    def count(self, jobs: Sequence[Job]) -> None:
+    def count(self, jobs: Sequence[Job], below: float = ALL) -> None:
         """Count some tasks; they are looked up in the ledger together.
+
+        Args:
+            jobs: the tasks.
+            below: those with labels of earlier instructions keep them unless a score is lower; 1 for none.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
         asked = [self._asked(job) for job in jobs]
-        keys = [question.key for questions in asked for question in questions]
         with self._process.ledger.read() as connection:
-            decided = rounds.find_by_key(connection, keys)
+            held = self._earlier(connection, jobs, below)
+            keys = [question.key for questions in asked for question in questions]
+            keys += [key for questions in asked for key in held.keys(questions)]
+            decided = recounts.with_latest(connection, rounds.find_by_key(connection, keys))
         for job, questions in zip(jobs, asked, strict=True):
             self.tally.listed += 1
             self.tally.unreadable += not questions
-            if missing := _to_come(questions, decided):
+            earlier = held.of_task(questions, decided)
+            known = {**decided, **earlier} if held.keeps(earlier) else decided
+            if missing := _to_come(questions, known):
                 self.tally.add(self._process.pool, job, missing)
                 self._note(job, missing)
+
+    def _earlier(self, connection: Connection, jobs: Sequence[Job], below: float) -> HeldLabels:
+        if not jobs or below >= ALL:
+            return NONE_HELD
+        asked = self._process.questions.asked(jobs[0])
+        return HeldLabels.of(connection, self._project, asked, below)
 
     def ask_as_of(self, job: Job) -> None:
         """Take the questions from a task that was counted elsewhere."""

@@ -42,11 +42,7 @@ from camvo.typing import Array
 
 
 class _StoredContexts:
-    """The contexts that rounds hold.
-
-    Args:
-        contexts: question → its context, shape (d,).
-    """
+    """The contexts that rounds hold, by question, shape (d,) each."""
 
     def __init__(self, contexts: Mapping[str, Array]) -> None:
         self._contexts = contexts
@@ -156,7 +152,8 @@ class FurtherAsking:
             replies = await asking.ask(policy, planned.plan, known)
         except BudgetExhaustedError:  # no model had voted at all
             return _Bought(exhausted=True)
-        return await self._store(job, found, known, replies.arms, "doubt")
+        news = {arm: reply for arm, reply in replies.arms.items() if arm not in known}
+        return await self._store(job, found, news, "doubt")
 
     async def ask_everyone(self, job: Job) -> _Bought:
         """Ask every remaining model about a task that people have labelled, so that the label teaches more.
@@ -172,10 +169,10 @@ class FurtherAsking:
         if found is None:
             return _Bought()
         prompt, known = await self._prompt(job, found), found.replies
+        left = not_voted(self._voters.expected_costs(job, prompt), known)
         request_size.set(_BULK)
-        left = [arm for arm in not_voted(self._voters.expected_costs(job, prompt), known) if arm not in known]
-        replies = {**known, **await self._voters.votes(job, dict(zip(left, left, strict=True)), prompt)}
-        return await self._store(job, found, known, replies, "human")
+        news = await self._voters.votes(job, {arm: arm for arm in left if arm not in known}, prompt)
+        return await self._store(job, found, news, "human")
 
     async def complete(self, job: Job) -> _Bought:
         """Ask the models whose votes a task's rounds lack (:class:`backend.ledger.rounds.IncompleteRounds`).
@@ -194,10 +191,9 @@ class FurtherAsking:
             return _Bought()
         prompt, singly = await self._prompt(job, found), twins(job.settings.arms)
         lacking = {arm: singly.get(arm, arm) for arm in found.missing if arm in job.settings.arms}
-        known = {arm: reply for arm, reply in found.replies.items() if arm not in found.missing}
         request_size.set(_BULK)
-        replies = {**known, **await self._voters.votes(job, lacking, prompt)}
-        return await self._store(job, found, known, replies, "missing")
+        news = await self._voters.votes(job, lacking, prompt)
+        return await self._store(job, found, news, "missing")
 
     async def _find(self, job: Job, *, annotated: bool | None) -> _Found | None:
         """The task's questions with a round; ``None`` without any, or if people have come in between.
@@ -237,8 +233,7 @@ class FurtherAsking:
         self,
         job: Job,
         found: _Found,
-        known: Mapping[str, ModelReply],
-        replies: Mapping[str, ModelReply],
+        news: Mapping[str, ModelReply],
         purpose: Purpose,
     ) -> _Bought:
         """Store the new votes, and which votes are still missing.
@@ -246,7 +241,6 @@ class FurtherAsking:
         A call that failed for nothing is not stored, so that it can be repeated; nor is one whose vote is
         missing and may still come.
         """
-        news = {arm: reply for arm, reply in replies.items() if arm not in known}
         exhausted = any(reply.failure == BudgetExhaustedError.code for reply in news.values())
         paid = {
             arm: reply

@@ -38,7 +38,6 @@ from backend.ledger.missing_votes import Mark
 from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import IncompleteRounds
-from backend.models.embedder import Embedder
 from backend.questions import LabelConfig, parse_label_config
 from backend.server.incoming import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
@@ -179,7 +178,7 @@ def _quote() -> Response:
     if body.instructions is not None:
         _runtime().projects.remember_instructions(body.project, body.instructions)
     if body.counted is None:
-        counted, example = quotes.count(body.project, config, body.tasks)
+        counted, example = quotes.count(body.project, config, body.tasks, body.below)
         return jsonify(counted=counted, example=example)
     try:
         made = quotes.quote(body.project, config, body.tasks, body.counted)
@@ -532,11 +531,11 @@ def _source_line(error: BaseException) -> str:
     )
 
 
-def create_app(environment: Environment | None = None, embedder: Embedder | None = None) -> Flask:
+def create_app(environment: Environment | None = None) -> Flask:
     """Create the application of one worker process and start its runtime; called after the fork."""
     environment = environment or Environment()
     logs.configure(environment.log_level)
-    runtime = Runtime(settings.load(environment.config), environment, embedder=embedder)
+    runtime = Runtime(settings.load(environment.config), environment)
     app = Flask("camvo")
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
     _install(app, runtime, environment)

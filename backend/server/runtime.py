@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
 from backend.annotation.job import Job
+from backend.annotation.job_questions import ALL
 from backend.annotation.queue import Answer, JobQueue
 from backend.errors import BadBodyError, LedgerError
 from backend.label_studio.payloads import START_TRAINING, JobTerms, WebhookEvent, parse_task
@@ -34,7 +35,6 @@ from backend.ledger import LedgerAccess, money
 from backend.ledger.database.statements import try_write
 from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.recounts import Counting, FurtherVotes, Recounts
-from backend.models.embedder import Embedder
 from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
 from backend.quotes.quote import JobTally, Quote
@@ -149,13 +149,13 @@ class _Quotes:
         self._under_way = _LastingWork[Quote](deadline)
 
     def count(
-        self, project: str, config: LabelConfig, tasks: Sequence[Any]
+        self, project: str, config: LabelConfig, tasks: Sequence[Any], below: float = ALL
     ) -> tuple[dict[str, int], int | None]:
         """Count some tasks of a project: the sums, and the number of the task to send with :meth:`quote`."""
         require_questions(config)
         settings = self._settings(project)
         maker = QuoteMaker(self._process, settings, project)
-        maker.count(_jobs(project, config, settings, tasks))
+        maker.count(_jobs(project, config, settings, tasks), below)
         sums = {field.name: getattr(maker.tally, field.name) for field in fields(maker.tally)}
         return sums, None if maker.example is None else maker.example.task
 
@@ -251,7 +251,6 @@ class Runtime:
         settings: the validated settings.
         environment: the ledger's address and the secrets.
         clock: returns unix seconds; tests may replace it.
-        embedder: an embedder to use instead of a new one; closed with the runtime.
     """
 
     def __init__(
@@ -260,7 +259,6 @@ class Runtime:
         environment: Environment,
         *,
         clock: Callable[[], float] = time.time,
-        embedder: Embedder | None = None,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -270,7 +268,6 @@ class Runtime:
             settings,
             environment,
             clock=clock,
-            embedder=embedder,
             thread=self._thread,
             give_way=self._urgent_requests.give_way,
         )
@@ -357,6 +354,7 @@ class Runtime:
                 aim_usd=terms.aim_usd,
                 everyone=terms.everyone,
                 waits=not terms.no_wait,
+                below=terms.below,
             )
         jobs = [None if (task := parse_task(raw)) is None else job(project, *task) for raw in tasks]
         return self._thread.submit(self._jobs.answer_request(jobs, settings.deadline))
@@ -366,12 +364,7 @@ class Runtime:
     ) -> Future[InspectedTask]:
         """What models are sent about a task, what they answered, and what became of it; nothing is sent.
 
-        Args:
-            project: the project's key.
-            task: the task's number.
-            config: its label config; ``None`` if it is not known.
-            raw: the task as Label Studio sends it; ``None`` if it is not known.
-            problem: why they are not known.
+        If the label config and the task as Label Studio sends it are not known, ``problem`` says why.
         """
         parsed = None if raw is None else parse_task(raw)
         job = None
@@ -458,15 +451,12 @@ class Runtime:
         """Remember that Label Studio shows these tasks' labels by the countings up to ``through``."""
         self._write(lambda connection: Recounts(connection, project).set_delivered(tasks, through))
 
-    def _write(self, function: Callable[[Connection], object]) -> None:
-        """Run a function in a write transaction, ahead of the writer's other work, in :data:`_PATIENCE`.
+    def _write(self, function: Callable[[Connection], object], seconds: float = _PATIENCE) -> None:
+        """Run a function in a write transaction, ahead of the writer's other work, within some seconds.
 
         Label Studio waits for the answer, and an annotator for Label Studio. The write goes through the
         process's one writer, since another connection would wait behind each of the writer's batches.
         """
-        self._write_within(_PATIENCE, function)
-
-    def _write_within(self, seconds: float, function: Callable[[Connection], object]) -> None:
         with self._urgent_requests.answering():
             future = self._writer.submit(function, urgent=True)
             try:
@@ -482,7 +472,7 @@ class Runtime:
 
     def _can_write(self) -> bool:
         try:
-            self._write_within(_READY_PATIENCE, try_write)
+            self._write(try_write, _READY_PATIENCE)
         except LedgerError:
             return False
         return not self._process.settlements.waiting

@@ -61,16 +61,7 @@ class _Latest(OrderedDict[str, _Value]):
 
 
 class ServedProjects:
-    """Looks projects up in the ledger.
-
-    Args:
-        ledger: the ledger.
-        settings: the server's settings.
-        write: runs a function in a write transaction.
-        clock: unix seconds.
-        pool: the models, which must have room for a project's instructions.
-        environment: Label Studio's address and key.
-    """
+    """Looks projects up in the ledger. The pool's models must have room for a project's instructions."""
 
     def __init__(
         self,

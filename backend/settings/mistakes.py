@@ -65,6 +65,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "string_too_short": ("is empty", "give some text"),
     "string_pattern_mismatch": ("{value} does not have the right form", "give text that matches {pattern}"),
     "too_short": ("is empty", "give at least one"),
+    # YAML reads {day_usd: 1,000} as the limit 1, and a key 0
+    "invalid_key": ("{value} is not a key", "write numbers without commas, decimals with a point"),
 }
 _NUMBER = ("{value} is not a number", "give a number")
 _WHOLE = ("{value} is not a whole number", "give a whole number")

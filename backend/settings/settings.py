@@ -252,12 +252,7 @@ class Settings(BaseModel):
         return tuple([arm for model in self.models for arm in (model.name, model.packed_name) if arm])
 
     def has_student(self, policy: Policy) -> bool:
-        """Whether a student votes beside a policy that runs with these settings.
-
-        Args:
-            policy: the policy of a task, which may differ from that of others
-                (:func:`backend.settings.policies.policy_of`).
-        """
+        """Whether a student votes beside a policy, that of a task, which runs with these settings."""
         return self.student is not False and has_student(policy)
 
     def for_project(self, extra_params: Mapping[str, object] | str | None) -> Settings:

@@ -104,14 +104,10 @@ def form_beliefs(
 def form_ordered_beliefs(
     lattice: Lattice, rounds: VoteRows, right: Array, evidence: Array, losses: Array
 ) -> Beliefs:
-    """The same for ordered labels, which are the lattice's numbers.
+    """The same for ordered labels, which are the lattice's numbers; ``losses`` as for the scale.
 
-    Args:
-        lattice: the nodes of some arms.
-        rounds: the votes of these arms, as positions on the scale.
-        right: the probability of each label where all of them have voted, shape (N, M).
-        evidence: the log-probability of the votes, shape (N,).
-        losses: what each label costs if another is right, shape (M, M).
+    ``right`` has the probability of each label where all arms have voted, shape (N, M), and ``evidence`` the
+    log-probability of the votes.
     """
     return replace(_blended(lattice, rounds, _expected(lattice, right, evidence), evidence), losses=losses)
 

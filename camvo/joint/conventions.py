@@ -77,13 +77,9 @@ class Conventions:
         than others, it must be right more often on the sure ones too: labels of doubtful tasks alone do not
         show what people say where the votes are sure.
 
-        Args:
-            labels: the label set.
-            right: the probability of each label by the votes, shape (n, M).
-            truth: the position of each human label, shape (n,).
-            rival: the probability of each label, shape (h, M), for the tasks of which the mask, shape (n,),
-                is true, by human terms that were fitted to the other tasks.
-            sure: whether the votes are as sure as on half of all tasks, shape (n,).
+        ``right`` has the probability of each label by the votes, shape (n, M), and ``truth`` the position of
+        each human label. ``rival`` has the same of the tasks of a mask, by human terms that were fitted to
+        the other tasks. ``sure`` says whether the votes are as sure as on half of all tasks.
         """
         if len(truth) < 2 * _FOLDS:
             return None

@@ -305,10 +305,7 @@ class VoteModel(Protocol):
         ...
 
     def beliefs(self, rows: Rows) -> tuple[Array, Array]:
-        """What votes say about the label.
-
-        Args:
-            rows: vote rows, shape (P, K). Arms that were not asked, or gave no vote, are left out.
+        """What vote rows, shape (P, K), say about the label; arms without a vote are left out.
 
         Returns:
             The probability that each number's label is right, shape (P, G) for G = min(K, M) numbers, 0 for a

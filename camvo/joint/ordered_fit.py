@@ -231,9 +231,8 @@ class _ScaleReadings:
     def taught(self, votes: Array, truth: NDArray[np.int64]) -> _ScaleReadings:
         """The reading that human labels correct: by an exponent, and by terms if they prove these.
 
-        Args:
-            votes: the probability of each vote, shape (n, K, M).
-            truth: the positions of the human labels, shape (n,).
+        ``votes`` has the probability of each vote, shape (n, K, M), and ``truth`` the positions of human
+        labels.
         """
         rounds, arms, labels = votes.shape
         near, above = (pull * self.weights for pull in self._pulls(votes))

@@ -181,11 +181,8 @@ _STEPS: Final = 48
 def expected_along(plan: Worth, beliefs: Beliefs, asking: Sequence[float], stopping: Array) -> float:
     """What a task that follows a plan adds up to on average.
 
-    Args:
-        plan: says whom to ask; it may be that of other beliefs.
-        beliefs: what is believed of the task, at the nodes of the plan's lattice.
-        asking: what each of the K arms adds if it is asked.
-        stopping: what the node adds at which the task stops, shape (N,).
+    The plan may be that of other beliefs with the same lattice. ``asking`` is what each of the K arms adds if
+    it is asked, and ``stopping`` what the node adds at which the task stops, shape (N,).
     """
     total = stopping.copy()
     for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
 
 from camvo.errors import InvalidParameterError
+from camvo.numerics.small import within
 from camvo.policies.parameters import EnsembleParameters, Parameter
 from camvo.policies.policy import (
     ORDINARY,
+    UNREAD,
     Conditions,
     Estimates,
     FitData,
     Observation,
     Plan,
     Policy,
-    estimate,
 )
 from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import uniform_draw
+from camvo.state.arm import posterior
 from camvo.state.contribution import Contribution
+from camvo.state.state import check_contexts
+from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Ballot, Decision
 
@@ -62,12 +66,12 @@ class Situation:
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms in alphabetical order."""
-        return _arms_and_prices(tuple(self.costs.items()))[0]
+        return tuple(sorted(self.costs))
 
     @property
     def prices(self) -> Array:
-        """The arms' prices, shape (K,), read-only: plans share the array."""
-        return _arms_and_prices(tuple(self.costs.items()))[1]
+        """The arms' prices, shape (K,)."""
+        return np.array([self.costs[arm] for arm in self.arms], dtype=np.float64)
 
     @property
     def prices_with_waits(self) -> Array:
@@ -79,14 +83,6 @@ class Situation:
     def rounds(self) -> int:
         """The fewest rounds that the state of any question has learnt from."""
         return min(observation.state.rounds for observation in self.observations.values())
-
-
-@lru_cache(maxsize=64)
-def _arms_and_prices(costs: tuple[tuple[str, float], ...]) -> tuple[tuple[str, ...], Array]:
-    ordered = sorted(costs)
-    prices = np.array([price for _, price in ordered], dtype=np.float64)
-    prices.flags.writeable = False
-    return tuple([arm for arm, _ in ordered]), prices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +111,6 @@ class Ensemble(EnsembleParameters):
 
     def linear(self, aggregation: Aggregation) -> bool:
         """Whether the policy reads the linear models of the context for a question that is so aggregated."""
-        return True
-
-    def reads_context(self, aggregation: Aggregation) -> bool:
-        """Whether the policy reads the context itself for a question that is so aggregated.
-
-        A fit may also read it (:attr:`camvo.policies.policy.Fit.reads_context`).
-        """
         return True
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:
@@ -155,16 +144,60 @@ class Ensemble(EnsembleParameters):
         return self.assemble(situation, self.choose(situation))
 
     def estimate(self, observation: Observation, arms: Sequence[str]) -> Estimates:
-        """Estimate every arm on one question."""
-        return estimate(
-            observation,
-            arms,
-            alpha=self.alpha,
-            lambda_r=self.lambda_r,
-            estimator=self.estimator,
-            correlated=self.correlated,
-            linear=self.linear(observation.aggregation),
-        )
+        """Estimate every arm on one question.
+
+        A policy that does not read the linear models takes every q for ½ with width 0, so that what is
+        believed of an arm is its μ.
+        """
+        state = observation.state
+        if self.linear(observation.aggregation):
+            q, width = state.score(arms, observation.context)
+        else:
+            check_contexts([observation.context], state.dimension)
+            q, width = np.full(len(arms), UNREAD), np.zeros(len(arms))
+        return self.estimates([observation], arms, q[None], width[None])[0]
+
+    def estimates(
+        self, observations: Sequence[Observation], arms: Sequence[str], q: Array, width: Array
+    ) -> list[Estimates]:
+        """Turn the scores of arms on one question of several tasks into estimates (Algorithm 1, lines 8–10).
+
+        Args:
+            observations: the tasks, which share one state.
+            arms: the names of the K arms.
+            q: the linear estimate of each arm in each task, shape (n, K).
+            width: its standard deviation, shape (n, K).
+        """
+        state = observations[0].state
+        standings = state.standings(arms, self.estimator)
+        n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
+        lower, believed = posterior(np.array((q - self.alpha * width, q)), prior, evidence)
+        smoothing = self.lambda_r * math.log(state.rounds + 2)
+        if smoothing > 0.0:
+            lower = (lower * n + smoothing / 2.0) / (n + smoothing)
+        guess = np.array([[each.aggregation.guess(each.labels)] for each in observations])
+        correctness = (believed * n + 2.0 * (0.5 + 0.5 * guess)) / (n + 2.0)
+        weights = mu * within(q, 0.0, 1.0)
+        correlation = state.pairs.correlation(arms) if self.correlated else None
+        return [
+            Estimates(
+                labels=each.labels,
+                context=each.context,
+                rewards=n,
+                agreement=mu,
+                q=q[task],
+                lower=lower[task],
+                weights=weights[task],
+                correctness=correctness[task],
+                aggregation=each.aggregation,
+                copula=None
+                if correlation is None
+                else Copula.of_round(correlation, state.rounds, each.context),
+                histories=state.histories.current_of(arms),
+                restarts=state.drift.restarts,
+            )
+            for task, each in enumerate(observations)
+        ]
 
     def choose(self, situation: Situation) -> Choice:
         """Choose the arms to ask first: all of them."""

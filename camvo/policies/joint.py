@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from camvo.errors import InvalidParameterError
 from camvo.joint.agreement import AgreementStops, rounds_needed
@@ -90,13 +92,6 @@ def exploration_within(rate: float, allowance: float) -> tuple[float, float]:
         return rate, allowance
     rate = min(rate, allowance / (_EXPLOIT - (_EXPLOIT - 1.0) * allowance))
     return rate, (allowance - rate) / (1.0 - rate)
-
-
-def _explore(conditions: Conditions, draw: float, rate: float) -> Drawn:
-    """The task's earlier draw, or a new one, whose first stage is not known yet."""
-    if conditions.everyone:
-        return Drawn("everyone", 1.0, ())
-    return conditions.drawn or Drawn("everyone" if draw < rate else "nobody", rate, ())
 
 
 def _tasks(situation: Situation) -> list[Array | str]:
@@ -297,13 +292,16 @@ class Joint(Ensemble, JointParameters):
         """Whether the linear models are read: not for votes that are counted by a model of votes."""
         return not can_stop_early(aggregation)
 
-    def reads_context(self, aggregation: Aggregation) -> bool:
-        """Whether it reads the linear models of the context."""
-        return self.linear(aggregation)
-
     def assemble(self, situation: Situation, choice: Choice) -> Plan:
         """Make the plan: draw for exploration, and freeze the order and the stops."""
-        return super().assemble(situation, choice).staged(self._staged(situation))
+        plan, stages = super().assemble(situation, choice), self._staged(situation)
+        first = frozenset(stages.first)
+        return replace(
+            plan,
+            subset=tuple([arm for arm in plan.arms if arm in first]),
+            propensity=np.array([1.0 if arm in first else stages.propensity for arm in plan.arms]),
+            stages=stages,
+        )
 
     def ask(self, plan: Plan, votes: Votes, *, confidences: Confidences = NO_CONFIDENCES) -> tuple[str, ...]:
         """The arms of the next stage; empty if every question can be decided."""
@@ -375,13 +373,18 @@ class Joint(Ensemble, JointParameters):
         waits = _shares_of_waits(costs, slow)
         spared = set() if conditions.everyone else _spared(situation, waits)
         everyone = _everyone_rounds(situation, slow)
-        head, regret = self._head_start(situation), self._regret(situation)
+        fits = {name: self._fit(observation, costs) for name, observation in observations.items()}
+        head, regret = self._known_before(fits.values(), costs)
         rate = self.exploration_rate(everyone + conditions.waiting.everyone, head, regret)
         rate = 0.0 if conditions.decided else rate
-        allowance = self._allowance(conditions)
+        # rounded, so that tasks share plans; an agreement is kept whatever it costs
+        allowance = math.inf if self.agreement is not None else float(f"{conditions.allowance:.2g}")
         if allowance < 1.0:
             rate, allowance = exploration_within(rate, allowance)
-        drawn = _explore(conditions, draw, rate)
+        if conditions.everyone:
+            drawn = Drawn("everyone", 1.0, ())
+        else:
+            drawn = conditions.drawn or Drawn("everyone" if draw < rate else "nobody", rate, ())
         unit = self._unit(costs, everyone + head, conditions)
         prices = {arm: share / unit for arm, share in zip(order, shares, strict=True)}
         # A right label is worth more where little is known, so that plans do not stop too early: this is no
@@ -389,11 +392,13 @@ class Joint(Ensemble, JointParameters):
         waits = {arm: share / self.worth_in_askings(costs) for arm, share in waits.items()}
         if allowance < 1.0:
             draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
-            dearer = self._shadow_price(situation, prices, waits, allowance=allowance, draw=draw)
+            paid = dict(zip(order, shares, strict=True))
+            dearer = _shadow_price(fits.values(), prices, paid, waits, allowance=allowance, draw=draw)
             prices = {arm: dearer * price for arm, price in prices.items()}
         prices = {arm: price + waits.get(arm, 0.0) for arm, price in prices.items()}
         questions = {
-            name: self._question(observation, costs, prices) for name, observation in observations.items()
+            name: _question_stages(observation, fits[name], prices)
+            for name, observation in observations.items()
         }
         if STUDENT in costs:  # it answers at once, so its vote is known before any model is asked
             del prices[STUDENT]
@@ -407,7 +412,9 @@ class Joint(Ensemble, JointParameters):
             count=len(first),
             prices=prices,
             left=conditions.stages,
-            opening=0 if conditions.everyone or rate < 1.0 else self._opening(situation, head, everyone),
+            opening=0
+            if conditions.everyone or rate < 1.0 or None in fits.values()
+            else max(self._first_rounds(head) - everyone, 0),
         )
 
     @staticmethod
@@ -429,25 +436,20 @@ class Joint(Ensemble, JointParameters):
             return (STUDENT,)
         return tuple(next_arms(questions, prices, {}, left=conditions.stages))
 
-    def _allowance(self, conditions: Conditions) -> float:
-        """The average cost of a task, in prices of asking all arms; rounded, so that tasks share plans."""
-        return math.inf if self.agreement is not None else float(f"{conditions.allowance:.2g}")
+    def _known_before(
+        self, fits: Collection[Fit | None], costs: Mapping[str, float]
+    ) -> tuple[float, float | None]:
+        """As how many rounds that asked all arms earlier projects count, and what plans lose without more.
 
-    def _head_start(self, situation: Situation) -> float:
-        """As how many rounds that asked all arms earlier projects count: the least of all questions."""
-        observations = situation.observations.values()
-        fits = [self.joint_fit(observation, situation.costs) for observation in observations]
-        return min((fit.head_start if isinstance(fit, JointFit) else 0.0 for fit in fits), default=0.0)
-
-    def _regret(self, situation: Situation) -> float | None:
-        """What the task's plans lose because their fits are uncertain, in prices of asking all arms."""
-        lost = 0.0
-        for observation in situation.observations.values():
-            fit = self.joint_fit(observation, situation.costs)
-            if not isinstance(fit, JointFit) or fit.regret is None:
-                return None
-            lost += fit.regret
-        return lost * self.worth_in_askings(situation.costs)
+        The former is the least of all questions. The latter is in prices of asking all arms, and ``None`` if
+        it is not known of every question.
+        """
+        joint = [fit.joint for fit in fits if fit is not None and isinstance(fit.joint, JointFit)]
+        if len(joint) < len(fits):
+            return 0.0, None
+        lost = [fit.regret for fit in joint if fit.regret is not None]
+        regret = sum(lost) * self.worth_in_askings(costs) if len(lost) == len(joint) else None
+        return min(fit.head_start for fit in joint), regret
 
     def exploration_rate(self, everyone: int, head_start: float = 0.0, regret: float | None = None) -> float:
         """How often rounds ask all arms, whatever they vote, after ``everyone`` that did; in [0, 1].
@@ -459,13 +461,6 @@ class Joint(Ensemble, JointParameters):
             return 1.0
         known = everyone + head_start
         return min(1.0, exploration_pace(regret, known) / 2.0 / known)
-
-    def _opening(self, situation: Situation, head_start: float, everyone: int) -> int:
-        """How many more rounds ask all arms; 0 with a question about which all rounds do."""
-        observations = situation.observations.values()
-        if not all(self._fits(observation.aggregation) for observation in observations):
-            return 0
-        return max(self._first_rounds(head_start) - everyone, 0)
 
     def _first_rounds(self, head_start: float) -> int:
         """How many rounds ask all arms before any round stops early."""
@@ -479,38 +474,19 @@ class Joint(Ensemble, JointParameters):
             return 1.0
         return self.worth_in_askings(costs) * (1.0 if conditions.decided else caution(everyone))
 
-    def _shadow_price(
-        self,
-        situation: Situation,
-        prices: Mapping[str, float],
-        waits: Mapping[str, float],
-        *,
-        allowance: float,
-        draw: float,
-    ) -> float:
-        """The factor on prices with which each question keeps to the allowance on average."""
-        costs, (order, shares) = situation.costs, cheapest_first(situation.costs)
-        share = dict(zip(order, shares, strict=True))
-        dearer = [1.0]
-        for observation in situation.observations.values():
-            joint = self.joint_fit(observation, costs)
-            if joint is None:
-                continue
-            in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
-            paid = tuple([share[arm] for arm in joint.shortlist])
-            waited = tuple([waits.get(arm, 0.0) for arm in joint.shortlist])
-            if isinstance(joint, SpanFit):
-                dearer.append(span_shadow_price(joint, in_shortlist, paid, allowance, draw, waits=waited))
-            else:
-                dearer.append(shadow_price(joint.planned, in_shortlist, paid, allowance, draw, waits=waited))
-        return max(dearer)
+    def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> AnyFit | None:
+        """The fit of the model of votes; ``None`` for a question without one."""
+        fit = self._fit(observation, costs)
+        return None if fit is None else fit.joint
 
     def _fit(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
-        """The fit in the observation, or one computed now; ``None`` if no fit is needed."""
-        if observation.fit is not None:
-            return observation.fit
-        data: FitData | None = self.fit_data(observation, costs)
-        return None if data is None else fitted(data)
+        """The fit in the observation, or one computed now; ``None`` for a question without one."""
+        fit = observation.fit if self._fits(observation.aggregation) else None
+        if fit is None and (data := self.fit_data(observation, costs)) is not None:
+            fit = fitted(data)
+        if fit is not None and (fit.stops is None) != (self.agreement is None):
+            raise InvalidParameterError("the background fit in this observation is of another policy")
+        return fit
 
     @staticmethod
     def _stages(plan: Plan) -> Stages:
@@ -518,39 +494,56 @@ class Joint(Ensemble, JointParameters):
             raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
         return plan.stages
 
-    def _question(
-        self, observation: Observation, costs: Mapping[str, float], prices: Mapping[str, float]
-    ) -> AnyStages:
-        fit = self._joint(observation, costs)
+
+def _shadow_price(
+    fits: Iterable[Fit | None],
+    prices: Mapping[str, float],
+    paid: Mapping[str, float],
+    waits: Mapping[str, float],
+    *,
+    allowance: float,
+    draw: float,
+) -> float:
+    """The factor on prices with which each question keeps to the allowance on average.
+
+    ``paid`` has each arm's share of the price of all arms, and ``waits`` what waiting for slow ones is worth.
+    """
+    dearer = [1.0]
+    for fit in fits:
         if fit is None:
-            return QuestionStages(observation.labels)
-        if isinstance(fit.joint, SpanFit):
-            in_shortlist = tuple([prices[arm] for arm in fit.joint.shortlist])
-            return SpanStages(observation.labels, fit.joint, in_shortlist)
-        return self._stages_of(fit.joint, observation.context, prices, fit.stops)
-
-    def joint_fit(self, observation: Observation, costs: Mapping[str, float]) -> AnyFit | None:
-        """The fit of the model of votes; ``None`` for a question without one."""
-        fit = self._joint(observation, costs)
-        return None if fit is None else fit.joint
-
-    def _joint(self, observation: Observation, costs: Mapping[str, float]) -> Fit | None:
-        fit = self._fit(observation, costs) if self._fits(observation.aggregation) else None
-        if fit is not None and (fit.stops is None) != (self.agreement is None):
-            raise InvalidParameterError("the background fit in this observation is of another policy")
-        return fit
-
-    def _stages_of(
-        self,
-        joint: JointFit | OrderedFit,
-        context: Array,
-        prices: Mapping[str, float],
-        stops: AgreementStops | None = None,
-    ) -> QuestionStages:
-        silent = None if joint.silent is None else self._stages_of(joint.silent, context, prices)
-        joint = joint.at(context, prices)
+            continue
+        joint = fit.joint
         in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
-        return QuestionStages(joint.options, joint, in_shortlist, silent, stops)
+        shares = tuple([paid[arm] for arm in joint.shortlist])
+        waited = tuple([waits.get(arm, 0.0) for arm in joint.shortlist])
+        if isinstance(joint, SpanFit):
+            dearer.append(span_shadow_price(joint, in_shortlist, shares, allowance, draw, waits=waited))
+        else:
+            dearer.append(shadow_price(joint.planned, in_shortlist, shares, allowance, draw, waits=waited))
+    return max(dearer)
+
+
+def _question_stages(observation: Observation, fit: Fit | None, prices: Mapping[str, float]) -> AnyStages:
+    """The stages of one question of a task."""
+    if fit is None:
+        return QuestionStages(observation.labels)
+    if isinstance(fit.joint, SpanFit):
+        in_shortlist = tuple([prices[arm] for arm in fit.joint.shortlist])
+        return SpanStages(observation.labels, fit.joint, in_shortlist)
+    return _label_stages(fit.joint, observation.context, prices, fit.stops)
+
+
+def _label_stages(
+    joint: JointFit | OrderedFit,
+    context: Array,
+    prices: Mapping[str, float],
+    stops: AgreementStops | None = None,
+) -> QuestionStages:
+    """The stages of a question whose votes are labels, ordered or not."""
+    silent = None if joint.silent is None else _label_stages(joint.silent, context, prices)
+    joint = joint.at(context, prices)
+    in_shortlist = tuple([prices[arm] for arm in joint.shortlist])
+    return QuestionStages(joint.options, joint, in_shortlist, silent, stops)
 
 
 def _shares_of_waits(costs: Mapping[str, float], waits: Mapping[str, float]) -> dict[str, float]:

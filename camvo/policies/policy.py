@@ -14,7 +14,7 @@ The last three also take how sure the models say they are of these votes
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
@@ -29,13 +29,11 @@ from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.ordered_fit import OrderedFit
 from camvo.joint.places import SpanFit
 from camvo.joint.votes_fit import VotesFit
-from camvo.numerics.small import within
 from camvo.stages.stages import Exploration, Stages
-from camvo.state.arm import EstimatorName, posterior
 from camvo.state.contribution import NO_COUNTS, ConfidenceCounts, Contribution, LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import NO_CONTEXTS, NO_PATTERNS, LatestContexts, PatternCounts
-from camvo.state.state import State, check_contexts
+from camvo.state.state import State
 from camvo.subsets.confidence import Copula
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation, Decision
@@ -168,7 +166,7 @@ class Observation:
     Attributes:
         state: what was learnt about the question.
         context: the embedding e_t, shape (d,), finite; zeros if it is unknown, for policies that do not read
-            it (:meth:`camvo.policies.ensemble.Ensemble.reads_context`).
+            it (:meth:`camvo.policies.ensemble.Ensemble.linear`).
         labels: the label set in the order of the label config, or the items to rank; empty for a number.
         aggregation: how votes on the question become one answer.
         fit: the latest background fit of the policy's :meth:`~camvo.Policy.fit_data`. Without one, the policy
@@ -300,80 +298,6 @@ class Estimates:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scoring:
-    """Algorithm 1, lines 8–10, for one state and several arms: turn scores into estimates.
-
-    Attributes:
-        state: the question's state.
-        arms: the names of the K models.
-        alpha: α, the width of the confidence bound in standard deviations of the linear model.
-        lambda_r: λ_R, the strength of the log-Laplace regularisation.
-        estimator: how the parameters of the Beta distributions are estimated.
-    """
-
-    state: State
-    arms: Sequence[str]
-    alpha: float
-    lambda_r: float
-    estimator: EstimatorName
-
-    def columns(self, q: Array, width: Array, guess: Array | float) -> tuple[Array, ...]:
-        """N and μ of shape (K,), then L, ω and the correctness in the shape of ``q``, (…, K)."""
-        standings = self.state.standings(self.arms, self.estimator)
-        n, mu, prior, *evidence = np.array([*zip(*standings, strict=True)])
-        likely, believed = posterior(np.array((q - self.alpha * width, q)), prior, evidence)
-        smoothing = self.lambda_r * math.log(self.state.rounds + 2)
-        lower = likely
-        if smoothing > 0.0:
-            lower = (likely * n + smoothing / 2.0) / (n + smoothing)
-        correctness = (believed * n + 2.0 * (0.5 + 0.5 * guess)) / (n + 2.0)
-        return n, mu, lower, mu * within(q, 0.0, 1.0), correctness
-
-
-def estimate(
-    observation: Observation,
-    arms: Sequence[str],
-    *,
-    alpha: float,
-    lambda_r: float,
-    estimator: EstimatorName = "moments",
-    correlated: bool = False,
-    linear: bool = True,
-) -> Estimates:
-    """Score every arm on one question of one task; the parameters are those of :class:`Scoring`.
-
-    Without ``linear`` every q is ½ with width 0, and what is believed of an arm is its μ.
-    """
-    state = observation.state
-    if linear:
-        q, width = state.score(arms, observation.context)
-    else:
-        check_contexts([observation.context], state.dimension)
-        q, width = np.full(len(arms), UNREAD), np.zeros(len(arms))
-    guess = observation.aggregation.guess(observation.labels)
-    n, mu, lower, weights, correctness = Scoring(state, arms, alpha, lambda_r, estimator).columns(
-        q, width, guess
-    )
-    copula = None
-    if correlated:
-        copula = Copula.of_round(state.pairs.correlation(arms), state.rounds, observation.context)
-    return Estimates(
-        labels=observation.labels,
-        context=observation.context,
-        rewards=n,
-        agreement=mu,
-        q=q,
-        lower=lower,
-        weights=weights,
-        correctness=correctness,
-        aggregation=observation.aggregation,
-        copula=copula,
-        histories=state.histories.current_of(arms),
-        restarts=state.drift.restarts,
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What a policy knew and decided before the first model was asked. Frozen.
 
@@ -408,16 +332,6 @@ class Plan:
     propensity: Array
     complete: bool = True
     stages: Stages | None = None
-
-    def staged(self, stages: Stages) -> Plan:
-        """The same plan with its arms asked in stages."""
-        first = frozenset(stages.first)
-        return replace(
-            self,
-            subset=tuple([arm for arm in self.arms if arm in first]),
-            propensity=np.array([1.0 if arm in first else stages.propensity for arm in self.arms]),
-            stages=stages,
-        )
 
     def with_contexts(self, contexts: Mapping[str, Array]) -> Plan:
         """The same plan with contexts that are known only now: question → its context, shape (d,)."""
@@ -486,11 +400,10 @@ class Policy(Protocol):
         ...
 
     def linear(self, aggregation: Aggregation) -> bool:
-        """Whether it reads the linear models of the context; if not, the state need not keep them."""
-        ...
+        """Whether it reads the linear models of the context.
 
-    def reads_context(self, aggregation: Aggregation) -> bool:
-        """Whether it reads the context itself, apart from what a fit reads of it."""
+        If not, the state need not keep them, and only fits read the context (:attr:`.Fit.reads_context`).
+        """
         ...
 
     def fit_data(self, observation: Observation, costs: Mapping[str, float]) -> FitData | None:

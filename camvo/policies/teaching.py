@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,11 +15,6 @@ from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import restore_aggregation
-
-
-def _teachers(order: Sequence[str], first: int, *, human: bool) -> frozenset[str]:
-    """The arms that get a reward from a round."""
-    return frozenset(order[:first] if human or first == len(order) else ())
 
 
 def _lesson(
@@ -148,9 +143,11 @@ class TaughtRound:
     def contribution(self, label: str, *, human: bool = False) -> Contribution:
         """What the state learns if the round's label is ``label``.
 
-        Arms that were asked because of the votes get no reward (:func:`_teachers`).
+        Arms that were asked because of the votes get no reward.
         """
-        rewarded = self.votes if self.order is None else _teachers(self.order, self.first, human=human)
+        rewarded: Collection[str] = self.votes.keys()
+        if self.order is not None:
+            rewarded = self.order[: self.first] if human or self.first == len(self.order) else ()
         votes = {arm: vote for arm, vote in self.votes.items() if vote is not None and arm in rewarded}
         rewards = _lesson(self.context, self.q, votes, label, human=human, reward=self.aggregation.reward)
         rewards = replace(

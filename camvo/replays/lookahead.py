@@ -20,10 +20,9 @@ from scipy.linalg.blas import dger
 from camvo.errors import InvalidParameterError
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Choice, Ensemble, Situation
-from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy, Scoring
-from camvo.state.arm import NOT_LINEAR, Arm, BetaSums, Inverse, Update, score
+from camvo.policies.policy import UNREAD, Estimates, Observation, Plan, Policy
+from camvo.state.arm import NOT_LINEAR, Arm, Inverse, Update, score
 from camvo.state.state import State, check_contexts
-from camvo.subsets.confidence import Copula
 from camvo.subsets.oracle import Demand, cheapest_subsets
 from camvo.typing import Array
 
@@ -106,18 +105,7 @@ class _ArmLookahead:
 class _LookaheadArm(Arm):
     """An arm that updates A⁻¹ and b only after the announced contexts."""
 
-    __slots__ = ("lookahead",)
-
-    def __init__(
-        self,
-        inverse: Inverse | None,
-        b: Array | None,
-        rewards: int = 0,
-        reward_sum: float = 0.0,
-        mixture: BetaSums | None = None,
-    ) -> None:
-        super().__init__(inverse, b, rewards, reward_sum, mixture)
-        self.lookahead: _ArmLookahead | None = None
+    lookahead: _ArmLookahead | None = None
 
     @property
     def inverse(self) -> Inverse:
@@ -228,7 +216,7 @@ def plan_window(
 
 
 def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Sequence[str]) -> list[Estimates]:
-    """Estimate one question in every task, as :func:`camvo.policies.policy.estimate` does for each."""
+    """Estimate one question in every task, as ``policy.estimate`` does for each."""
     state = observations[0].state
     if any(other.state is not state for other in observations):
         raise InvalidParameterError("tasks that are planned together must share one state for each question")
@@ -239,29 +227,7 @@ def _estimate(policy: Ensemble, observations: Sequence[Observation], arms: Seque
         q, width = state.score_window(arms, [observation.context for observation in observations])
     else:
         q, width = np.full(shape, UNREAD), np.zeros(shape)
-    guess = np.array([[observation.aggregation.guess(observation.labels)] for observation in observations])
-    scoring = Scoring(state, arms, policy.alpha, policy.lambda_r, policy.estimator)
-    n, mu, lower, weights, correctness = scoring.columns(q, width, guess)
-    correlation = state.pairs.correlation(arms) if policy.correlated else None
-    return [
-        Estimates(
-            labels=observation.labels,
-            context=observation.context,
-            rewards=n,
-            agreement=mu,
-            q=q[task],
-            lower=lower[task],
-            weights=weights[task],
-            correctness=correctness[task],
-            aggregation=observation.aggregation,
-            copula=None
-            if correlation is None
-            else Copula.of_round(correlation, state.rounds, observation.context),
-            histories=state.histories.current_of(arms),
-            restarts=state.drift.restarts,
-        )
-        for task, observation in enumerate(observations)
-    ]
+    return policy.estimates(observations, arms, q, width)
 
 
 def _choose(policy: Ensemble, situations: Sequence[Situation]) -> list[Choice]:

@@ -431,19 +431,19 @@ class ScoreCounts:
         """The bin of each score in [0, 1]; the result has the shape of the argument."""
         return np.minimum((scores * _BINS).astype(np.int64), _BINS - 1)
 
-    def share_right(self, level: float = 0.95) -> _EstimatedShare:
-        """Estimate the share of all labels that are right, with an interval of this probability.
+    def share_right(self) -> _EstimatedShare:
+        """Estimate the share of all labels that are right, with its 95% interval.
 
         Raises:
-            InvalidParameterError: there is no label, more are reviewed than there are, or the level is off.
+            InvalidParameterError: there is no label, or more are reviewed than there are.
 
         >>> counts = ScoreCounts.of([0.9] * 100, [(0.9, 1.0)] * 15 + [(0.9, 0.0)] * 15)
         >>> round(counts.share_right().share, 1)
         0.5
         """
         total, open_ = float(self.labels.sum()), self.labels - self.checked
-        if total <= 0.0 or np.any(open_ < 0.0) or not 0.0 < level < 1.0:
-            raise InvalidParameterError("need labels, reviewed ones among them, and a level in (0, 1)")
+        if total <= 0.0 or np.any(open_ < 0.0):
+            raise InvalidParameterError("need labels, reviewed ones among them")
         chance, filled = _chances(self.labels)
         right, open_ = self.right[filled], open_[filled]
         wrong = self.checked[filled] - right
@@ -452,11 +452,10 @@ class ScoreCounts:
         weight /= weight.sum()
         mean = (right.sum() + chance @ open_) / total
         deviation = np.sqrt((chance * (1.0 - chance)) @ open_) / total
-        tail = (1.0 - level) / 2.0
         return _EstimatedShare(
             share=float((weight * mean).sum()),
-            low=_quantile(weight, mean, deviation, tail),
-            high=_quantile(weight, mean, deviation, 1.0 - tail),
+            low=_quantile(weight, mean, deviation, 0.025),
+            high=_quantile(weight, mean, deviation, 0.975),
         )
 
 
@@ -499,30 +498,27 @@ class LabelFound:
     found: int
 
 
-def label_found(
-    blind: Sequence[tuple[float, bool | None]], target: float, confidence: float = CONFIDENCE
-) -> LabelFound | None:
+def label_found(blind: Sequence[tuple[float, bool | None]], target: float) -> LabelFound | None:
     """The highest threshold that finds a share ``target`` of a label; ``None`` if none is certified.
 
     Args:
         blind: the score of each blind task, in [0, 1], and whether people say that it has the label; ``None``
             if that is not known. Such a task counts as missed wherever it is not found.
         target: the share to find, in (0, 1).
-        confidence: 1 − α, in (0, 1).
 
     Raises:
-        InvalidParameterError: a parameter is out of range.
+        InvalidParameterError: the target is out of range.
 
     >>> label_found([(0.9, True)] * 60 + [(0.2, True)] * 20 + [(0.1, False)] * 500, 0.95).threshold
     0.2
     """
-    if not (0.0 < target < 1.0 and 0.0 < confidence < 1.0):
-        raise InvalidParameterError(f"target and confidence must be in (0, 1), got {target} and {confidence}")
+    if not 0.0 < target < 1.0:
+        raise InvalidParameterError(f"target must be in (0, 1), got {target}")
     has: Array = np.sort(np.array([score for score, label in blind if label], dtype=np.float64))
     unknown = np.sort([score for score, label in blind if label is None])
     at_or_above, below = np.arange(len(has), 0, -1), np.arange(len(has)) + np.searchsorted(unknown, has)
     found, missed = at_or_above.astype(np.float64), below.astype(np.float64)
-    required = -np.log(1.0 - confidence)
+    required = -np.log(1.0 - CONFIDENCE)
     certified = _log_wealth(missed, found, np.array([target])) >= required
     if not certified.any():
         return None

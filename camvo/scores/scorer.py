@@ -331,12 +331,7 @@ class Panel:
 
         Without votes, or with a single label, the result is :meth:`prior`. The order of the rounds does not
         matter, up to rounding. Rounds in which only some models were asked may be included, if the choice of
-        models depended on votes alone.
-
-        Args:
-            votes: label positions, shape (n, K); −1 for no vote.
-            arms: the names of the K models.
-            labels: M, the number of labels.
+        models depended on votes alone. Votes are label positions, shape (n, K); −1 for no vote.
         """
         _check_panel_votes(votes, arms, labels)
         votes = votes[(votes >= 0).sum(axis=1) > 1]

@@ -141,12 +141,8 @@ def light_runtime(
     environment = Environment(database_url=url, config=config)
     _forget_counts()
     with patch.multiple(litellm_info, litellm=lambda: provider, complete=provider.complete):
-        runtime = Runtime(
-            settings.load(config),
-            environment,
-            clock=clock,
-            embedder=HashedTexts(),  # type: ignore[arg-type]
-        )
+        with patch.object(annotation_process, "Embedder", return_value=HashedTexts()):
+            runtime = Runtime(settings.load(config), environment, clock=clock)
         try:
             yield runtime
         finally:

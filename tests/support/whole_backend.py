@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from unittest.mock import patch
 
 import migrated
 import yaml
@@ -110,7 +111,8 @@ class Backend:
         config.write_text(yaml.safe_dump({"models": self._pool(), **self._settings}))
         environment = Environment(database_url=url, config=config, **self._environment)
         model.litellm()  # importing it in a thread beside a test is not safe
-        self.app = create_app(environment, self._embedder())
+        with patch("backend.runtime.Embedder", return_value=self._embedder()):
+            self.app = create_app(environment)
         self.runtime: Runtime = self.app.extensions["camvo"]
         self.client = self.app.test_client()
         return self

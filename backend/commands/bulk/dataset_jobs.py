@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Connection
 
 from backend.annotation.job import Batching, Job, JobQuestion
+from backend.annotation.job_questions import ALL, NONE_HELD, HeldLabels, is_below
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
-from backend.learning.label_schemes import Asked, epochs_with_other_instructions
 from backend.ledger import recounts, rounds
 from backend.ledger.money import Purse
-from backend.ledger.projects import FailedTasks, Schemes
+from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions import LabelConfig
 from backend.questions.question import hidden_questions
@@ -24,16 +24,8 @@ from backend.runtime import AnnotationProcess
 from backend.server.status.formats import count, dollars
 from backend.settings import Settings
 
-ALL: Final = 1.0
-"""The score below which every task counts, also one that is certain."""
-
 LEVELS: Final = (0.5, 0.7, 0.9, ALL)
 """The scores for which the quote says how many tasks are below."""
-
-
-def is_below(score: float, level: float) -> bool:
-    """Whether a score is below a level; every score is below 1."""
-    return score < level or level >= ALL
 
 
 @dataclass(slots=True)
@@ -47,77 +39,11 @@ class ScoreLevels:
         self.tasks.update(level for level in LEVELS if is_below(score, level))
 
     def lines(self, usd: float) -> Iterator[str]:
-        """The quote as sentences.
-
-        Args:
-            usd: the price of a task, in $.
-        """
+        """The quote as sentences; ``usd`` is the price of a task."""
         for level in LEVELS:
             number = self.tasks[level]
             which = "all" if level >= ALL else f"those with a score below {level:g}"
             yield f"  --below {level:g}: {which}, {count(number)} for about {dollars(number * usd)}"
-
-
-@dataclass(frozen=True, slots=True)
-class HeldLabels:
-    """The labels of earlier instructions that tasks keep.
-
-    Attributes:
-        epochs: question → its epochs under earlier instructions, the latest first.
-        below: tasks with a lower score are asked about again; 1 for all, 0 for none.
-    """
-
-    epochs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    below: float = 0.0
-
-    @classmethod
-    def of(
-        cls, process: AnnotationProcess, project: str, config: LabelConfig, settings: Settings, below: float
-    ) -> HeldLabels:
-        """Look up which epochs of a project had other instructions and asked the same."""
-        asked = Asked(config, settings.instructions, process.embedder.identity, settings.redact)
-        with process.ledger.read() as connection:
-            return cls(_earlier_epochs(connection, project, asked), below)
-
-    def keys(self, questions: Sequence[JobQuestion]) -> list[RoundKey]:
-        """The rounds that questions may have had under earlier instructions."""
-        return [
-            replace(question.key, epoch=epoch)
-            for question in questions
-            for epoch in self.epochs.get(question.name, ())
-        ]
-
-    def of_task(
-        self, questions: Sequence[JobQuestion], found: Mapping[RoundKey, Round]
-    ) -> dict[RoundKey, Round]:
-        """The rounds of earlier instructions that a task has; none unless all its questions have one."""
-        held = {}
-        for question in questions:
-            earlier = (found[key] for key in self.keys([question]) if key in found)
-            if question.key not in found and (round_ := next(earlier, None)) is not None:
-                held[question.key] = round_
-        return held if all(each.key in found or each.key in held for each in questions) else {}
-
-    def keeps(self, held: Mapping[RoundKey, Round]) -> bool:
-        """Whether a task keeps these labels: also a low score if people have labelled it."""
-        return self.below < ALL and not any(
-            round_.human is None and is_below(round_.score, self.below) for round_ in held.values()
-        )
-
-
-def _earlier_epochs(connection: Connection, project: str, asked: Asked) -> dict[str, list[str]]:
-    """Return question → its epochs with other instructions and all else the same, the latest first."""
-    history = Schemes(connection, project).all()
-    now = (asked.scheme(question, 0.0) for question in asked.config.questions)
-    return {
-        scheme.control: epochs
-        for scheme in now
-        if (epochs := epochs_with_other_instructions(history, scheme))
-    }
-
-
-NONE_HELD: Final = HeldLabels()
-"""No task keeps a label of earlier instructions."""
 
 
 AT_ONCE = 200

@@ -294,7 +294,7 @@ def _always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> boo
     """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
     aggregations = [question.control.aggregation for question in questions]
     policy = policy_of(settings.policy, aggregations)
-    return bool(settings.few_shot) or any(map(policy.reads_context, aggregations))
+    return bool(settings.few_shot) or any(map(policy.linear, aggregations))
 
 
 def label_tasks(

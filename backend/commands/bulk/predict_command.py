@@ -170,6 +170,7 @@ def predict_project(
         version = backend.model_version()
         key, label_config = payloads.project_key(payload), payload["label_config"]
         backend.instructions = payloads.project_instructions(payload)
+        backend.below = options.below if refresh else 0.0
         counting = RecountRun(client, backend, project, key, label_config, at_once)
         run = PredictionRun(
             client=client,

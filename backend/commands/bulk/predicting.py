@@ -17,8 +17,8 @@ from heapq import nsmallest
 from typing import Any, Protocol
 
 from backend.annotation.job import random_draw
+from backend.annotation.job_questions import ALL, is_below
 from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
-from backend.commands.bulk.dataset_jobs import ALL, is_below
 from backend.commands.shared.backend_client import Progress, TaskAnswer
 from backend.commands.shared.output import Advance
 from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
@@ -296,7 +296,12 @@ class PredictionRun:
             )
 
     def _is_renewed(self, task: Mapping[str, Any]) -> bool:
-        """Whether a task's prediction is to be what the backend says now."""
+        """Whether a task's prediction is to be what the backend says now.
+
+        Of the tasks that people have labelled it is only if it is of all.
+        """
+        if self.below < ALL and predictions.is_annotated(task):
+            return False
         scores = [each.get("score") or 0.0 for each in self._predictions(task)]
         return self.refresh and is_below(min(scores, default=0.0), self.below)
 

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
+from backend.annotation.job_questions import HeldLabels
 from backend.commands.bulk.batch_run import batching_of
-from backend.commands.bulk.dataset_jobs import DatasetJobs, HeldLabels
+from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
 from backend.datasets import sources
@@ -30,7 +31,7 @@ from backend.learning.label_schemes import Asked, begin_first, carryings, transi
 from backend.learning.projects import project_settings, remember_project, require_known_labels
 from backend.ledger import Ledger, migrate, projects
 from backend.ledger.projects import is_of_label_studio, short_name
-from backend.questions import parse_label_config
+from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
@@ -201,6 +202,14 @@ class OpenProject:
     jobs: DatasetJobs
 
 
+def _held(
+    process: AnnotationProcess, project: str, config: LabelConfig, settings: Settings, below: float
+) -> HeldLabels:
+    asked = Asked(config, settings.instructions, process.embedder.identity, settings.redact)
+    with process.ledger.read() as connection:
+        return HeldLabels.of(connection, project, asked, below)
+
+
 def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled
     process: AnnotationProcess,
     dataset: Dataset,
@@ -220,7 +229,7 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
         options.purse,
         options.aim,
         waits=not options.no_wait,
-        held=HeldLabels.of(process, project, dataset.config, own_settings, options.below),
+        held=_held(process, project, dataset.config, own_settings, options.below),
         file=str(dataset.source.path.absolute()),
     )
 
@@ -278,7 +287,7 @@ def open_project(
             options.purse,
             batching=batching,
             waits=not options.no_wait,
-            held=HeldLabels.of(process, key, parsed, own, options.below),
+            held=_held(process, key, parsed, own, options.below),
         )
         tasks = ProjectTasks(client, number, client.count_tasks(number))
         yield OpenProject(client, number, label_config, tasks, jobs)

@@ -17,7 +17,8 @@ from rich.table import Table
 
 from backend import settings as settings_module
 from backend.annotation.job import Job, random_draw
-from backend.commands.bulk.dataset_jobs import ALL, AT_ONCE, DatasetJobs, ScoreLevels
+from backend.annotation.job_questions import ALL
+from backend.commands.bulk.dataset_jobs import AT_ONCE, DatasetJobs, ScoreLevels
 from backend.commands.bulk.labelling import label_tasks
 from backend.commands.bulk.process import Source, ledger_to_read, open_source, source_of
 from backend.commands.shared.arguments import ChosenTasks

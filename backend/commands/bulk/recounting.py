@@ -167,11 +167,7 @@ class CompletingTally:
     exhausted: bool = False
 
     def summary(self, incomplete: int) -> str:
-        """Return a line with what came.
-
-        Args:
-            incomplete: how many tasks lacked votes.
-        """
+        """Return a line with what came, where so many tasks lacked votes."""
         line = (
             f"Completed: {of(self.votes, 'missing vote')} on {count(self.tasks)} of"
             f" {of(incomplete, 'task')} came, and changed {of(self.labels, 'label')}"

@@ -14,8 +14,9 @@ import structlog
 from rich.console import Console
 
 from backend.annotation.job import JobQuestion, is_audit
+from backend.annotation.job_questions import NONE_HELD
 from backend.annotation.trials import TrialPrice, TriedTask
-from backend.commands.bulk.dataset_jobs import NONE_HELD, DatasetJobs
+from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.process import Source, open_source, source_of
 from backend.commands.shared.arguments import ChosenTasks, read_text
 from backend.commands.shared.options import LabelOptions

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from backend.commands.bulk.dataset_jobs import ScoreLevels, is_below
+from backend.annotation.job_questions import is_below
+from backend.commands.bulk.dataset_jobs import ScoreLevels
 from backend.errors import ConfigError
 from backend.learning.label_schemes import Concern, Transition
 from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from backend.commands.bulk.dataset_jobs import is_below
+from backend.annotation.job_questions import is_below
 from backend.commands.relabel.label_changes import CarriedTasks, LabelChanges, carried_tasks
 from backend.commands.shared.arguments import read_text
 from backend.errors import BadLabelConfigError, ConfigError
@@ -509,16 +509,17 @@ def lines_of(opened: Opened, plan: RelabelPlan) -> Iterator[str]:
                 yield f"  {old} → {'(dropped)' if to is None else to}"
         known = {*scheme.labels.values(), *(part for of in scheme.parts.values() for part in of)}
         yield from (f"  {label} is new" for label in way.options if scheme.labels and label not in known)
-        yield from tasks.lines(_how_to_look(opened))
+        yield from tasks.lines(_how_to_look(opened, scheme))
     for scheme in plan.found.anew:
         yield f"{scheme.control}: begins anew; its tasks are asked about again when they are predicted next"
     yield "Certificates of the labels before are void."
 
 
-def _how_to_look(opened: Opened) -> str:
-    """Where people find the tasks whose label they gave is split."""
+def _how_to_look(opened: Opened, scheme: Scheme) -> str:
+    """Where people find the tasks whose label they gave is split or dropped."""
     if opened.client is None:
-        return "label these rows again, and run camvo teach"
+        gone = [old for old, to in scheme.labels.items() if to is None]
+        return f"label the rows again where they say {_quoted(gone)}, and run camvo teach"
     return f"camvo review {source_of(opened)} --disputed --tab"
 
 

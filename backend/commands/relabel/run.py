@@ -28,6 +28,7 @@ from backend.learning.carrying import corrections, run_each
 from backend.learning.label_schemes import begin_anew, begin_first, carryings
 from backend.learning.projects import asked_questions, project_settings, remember_project, shown_instructions
 from backend.ledger import projects
+from backend.ledger.decided import decided_tasks
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes, short_name
 from backend.questions import parse_label_config
@@ -51,18 +52,20 @@ def _deliver(opened: Opened, plan: RelabelPlan, console: Console) -> bool:
         opened.client.change_project(number, {"label_config": plan.xml})
     if not plan.schemes:
         return plan.xml != opened.config
-    change = _change_of(plan)
+    change, decided, version = _change_of(plan), _apart_again(opened, plan), opened.settings.model_version
     annotations = predictions = left = 0
     for page in opened.client.pages(number):
         for task in page:
             for each in task["annotations"]:
-                if (result := change(each["result"], each["id"])) is None:
+                known = {name: said.get(each["id"]) for name, said in plan.originals.items()}
+                if (result := change(each["result"], each["id"], known)) is None:
                     left += 1
                 elif result != each["result"]:
                     opened.client.change_annotation(each["id"], {"result": result})
                     annotations += 1
             for each in task["predictions"]:
-                if (result := change(each["result"], None)) != each["result"]:
+                known = decided.get(task["id"], {}) if each["model_version"] == version else {}
+                if (result := change(each["result"], None, known)) != each["result"]:
                     opened.client.change_prediction(each["id"], {"result": result})
                     predictions += 1
     console.print(
@@ -84,20 +87,39 @@ def _deliver(opened: Opened, plan: RelabelPlan, console: Console) -> bool:
     return plan.xml != opened.config or annotations + predictions > 0
 
 
-def _change_of(plan: RelabelPlan) -> Callable[[Sequence[Any], int | None], list[Any] | None]:
+def _apart_again(opened: Opened, plan: RelabelPlan) -> dict[int, dict[str, str | None]]:
+    """Task → question → its label, where labels that had become one are apart again.
+
+    ``camvo predict --refresh`` leaves out the tasks that people have annotated.
+    """
+    found: dict[int, dict[str, str | None]] = {}
+    with opened.ledger.read() as connection:
+        for scheme in plan.schemes:
+            if scheme.undo and None in scheme.labels.values():
+                for task in decided_tasks(connection, opened.stored.key, scheme.control, scheme.epoch):
+                    found.setdefault(task.place[0], {})[scheme.control] = task.label
+    return found
+
+
+def _change_of(
+    plan: RelabelPlan,
+) -> Callable[[Sequence[Any], int | None, Mapping[str, str | None]], list[Any] | None]:
     """The way from a result to the one with the new labels, of an annotation or (``None``) a prediction.
 
-    It is ``None`` for an annotation whose labels could not be brought back afterwards.
+    The last argument is what it says of questions whose labels are apart again. It is ``None`` for an
+    annotation whose labels could not be brought back afterwards.
     """
     after = {question.name: question for question in parse_label_config(plan.xml).questions}
 
-    def change(result: Sequence[Any], annotation: int | None) -> list[Any] | None:
+    def change(
+        result: Sequence[Any], annotation: int | None, known: Mapping[str, str | None]
+    ) -> list[Any] | None:
         changed = list(result)
         for scheme in plan.schemes:
             name, number = scheme.control, -1 if annotation is None else annotation
             old, new = plan.found.before[name], after[name]
-            original, kept = (said.get(name, {}).get(number) for said in (plan.originals, plan.kept))
-            step = relabelled_result(changed, old, new, scheme.labels, original)
+            kept = plan.kept.get(name, {}).get(number)
+            step = relabelled_result(changed, old, new, scheme.labels, known.get(name))
             if step == changed:
                 continue
             back = relabelled_result(step, new, old, plan.back.get(name, {}), kept)

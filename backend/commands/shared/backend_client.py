@@ -117,6 +117,7 @@ class BackendClient:
         self.tasks: int | None = None
         self.job: Mapping[str, float | bool | None] | None = None
         self.instructions: str | None = None
+        self.below = 1.0
         self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
 
     @property
@@ -182,7 +183,7 @@ class BackendClient:
                 "stored_only": stored_only,
             }
             | ({} if self.tasks is None else {"tasks": self.tasks})
-            | ({} if self.job is None else {"job": self.job})
+            | ({} if self.job is None else {"job": {**self.job, "below": self.below}})
             | self._said_instructions()
         }
         answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
@@ -194,7 +195,7 @@ class BackendClient:
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
     ) -> tuple[dict[str, int], int | None]:
         """Have tasks counted for a quote; no model is asked."""
-        body = _tasks(project_key, label_config, tasks) | self._said_instructions()
+        body = _tasks(project_key, label_config, tasks) | self._said_instructions() | {"below": self.below}
         answer = self._answer("POST", "/quote", json=body, timeout=_SLOW)
         return answer["counted"], answer["example"]
 

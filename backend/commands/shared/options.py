@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,20 @@ from backend.questions.label_config import require_questions
 
 _NAME = re.compile(r"(?!\d+(\.|$))[!-~]{1,100}")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_NAME = 80
+
+
+def _project_named(stem: str) -> str:
+    """The key of the project of a file with this name, without its accents.
+
+    A hash keeps files apart whose names have letters that no key can have.
+    """
+    parted = unicodedata.normalize("NFKD", stem)
+    letters = "".join(sign for sign in parted if not unicodedata.combining(sign))
+    name = _OTHER.sub("-", letters)[:_LONGEST_NAME]
+    if len(letters) > _LONGEST_NAME or any(sign.isalnum() and not sign.isascii() for sign in letters):
+        name = f"{name.strip('-') or 'file'}-{hashlib.sha256(parted.encode()).hexdigest()[:8]}"
+    return name if _NAME.fullmatch(name) and not name.startswith("-") else f"file-{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +104,7 @@ class LabelOptions:
     def project(self, path: Path) -> str:
         """The project's key in the ledger."""
         if self.name is None:
-            stem = _OTHER.sub("-", path.stem)
-            return stem if _NAME.fullmatch(stem) else f"file-{stem}"
+            return _project_named(path.stem)
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"{self.name!r} cannot name a project",

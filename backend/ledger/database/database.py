@@ -471,6 +471,8 @@ class Ledger:
             self.close()  # connections that have read are read-only
             with self._failures("compact"), self._engine.connect() as connection:
                 connection.exec_driver_sql("VACUUM")
+                # The new file is in the log first, and stays there as long as a server has the ledger open.
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -569,14 +571,13 @@ class SpareRoom:
 
     Args:
         ledger: its ledger; PostgreSQL has no room that a client could keep.
-        clock: monotonic seconds.
 
     Raises:
         LedgerFullError: there is no room to keep.
     """
 
-    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._place = clock, ledger.place
+    def __init__(self, ledger: Ledger) -> None:
+        self._place = ledger.place
         self._found_at: float | None = None
         self._lock = threading.Lock()
         self._file: IO[bytes] | None = None
@@ -589,9 +590,9 @@ class SpareRoom:
             return error
         with self._lock:
             if self._found_at is None:
-                self._found_at = self._clock()
+                self._found_at = time.monotonic()
                 self.give_up()
-        return self._full() if self._clock() - self._found_at >= _HOPE else error
+        return self._full() if time.monotonic() - self._found_at >= _HOPE else error
 
     def check(self) -> None:
         """Return if the disk was never found full.

@@ -1,13 +1,12 @@
-"""Statements for both databases: upserts, sets of numbers as one parameter, the clock, and a trial write.
+"""Statements for both databases: upserts, lists as one parameter, the clock, and a trial write.
 
-A list of parameters, one for each number, takes longer to build than the database takes to use it.
+A list of parameters, one for each value, takes longer to build than the database takes to use it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
 from functools import cache
 from itertools import groupby
 from typing import Any, TypeVar
@@ -15,24 +14,25 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Boolean,
     ColumnElement,
     Connection,
     Dialect,
-    Insert,
     Select,
     Table,
     Text,
-    any_,
+    TypeDecorator,
     bindparam,
     delete,
-    func,
     literal,
     select,
     text,
-    true,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.dml import Insert as DmlInsert
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
 
 from backend.ledger.database import tables
 
@@ -64,24 +64,23 @@ def portions(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
         yield items[start : start + size]
 
 
-def insert(dialect: Dialect, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an insert into ``table`` with ``on_conflict_do_nothing`` and ``on_conflict_do_update``."""
-    return sqlite.insert(table) if dialect.name == "sqlite" else postgresql.insert(table)
+upsert = postgresql.insert
+"""An insert with ``on_conflict_do_nothing`` and ``on_conflict_do_update``; SQLite has the same clauses."""
 
 
 @cache
-def insert_new(dialect: Dialect, table: Table) -> Insert:
+def insert_new(table: Table) -> postgresql.Insert:
     """Return an insert that leaves existing rows as they are.
 
     Building a statement takes longer than running it, so statements are cached.
     """
-    return insert(dialect, table).on_conflict_do_nothing()
+    return upsert(table).on_conflict_do_nothing()
 
 
 @cache
-def insert_or_replace(dialect: Dialect, table: Table) -> Insert:
+def insert_or_replace(table: Table) -> postgresql.Insert:
     """Return an insert of whole rows that replaces rows with the same primary key."""
-    statement = insert(dialect, table)
+    statement = upsert(table)
     new_values = {
         column.name: statement.excluded[column.name] for column in table.columns if not column.primary_key
     }
@@ -92,7 +91,7 @@ def try_write(connection: Connection) -> None:
     """Write a small row and read a table; the transaction fails if the ledger is down or lacks its tables."""
     connection.execute(select(tables.projects.c.key).limit(1))
     row = {"id": 1, "checked_at": now(connection)}
-    connection.execute(insert_or_replace(connection.dialect, tables.readiness), row)
+    connection.execute(insert_or_replace(tables.readiness), row)
 
 
 def by_project(tasks: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
@@ -115,67 +114,55 @@ def found_among(
     }
 
 
-def among(dialect: Dialect, column: ColumnElement[int], numbers: Sequence[int]) -> ColumnElement[bool]:
-    """Return the condition that a column holds one of the numbers."""
-    if dialect.name == "sqlite":
-        return column.in_(select(_listed(dialect, numbers)))
-    return column == any_(_array(numbers))
+class _List(TypeDecorator[Sequence[Any]]):
+    """Numbers or texts as one parameter: JSON for SQLite, an array for PostgreSQL."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, of: type[Any] = int) -> None:
+        super().__init__()
+        self.of = of
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        array = ARRAY(BigInteger if self.of is int else Text)
+        kind: TypeEngine[Any] = Text() if dialect.name == "sqlite" else array
+        return dialect.type_descriptor(kind)
+
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: Dialect) -> object:
+        values = list(value or ())
+        return json.dumps(values) if dialect.name == "sqlite" else values
 
 
-def among_parameter(dialect: str, column: ColumnElement[int]) -> ColumnElement[bool]:
-    """Return the condition that a column holds one of the numbers that :func:`numbers_for` makes a parameter.
+class _Among(FunctionElement[bool]):
+    """Whether a column holds one of the values of a list."""
 
-    A statement with it can be built once, which takes longer than to run it.
+    inherit_cache = True
+    type = Boolean()
+
+
+@compiles(_Among, "sqlite")
+def _among_in_sqlite(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(each, **options) for each in element.clauses)
+    return f"({column} IN (SELECT value FROM json_each({values})))"  # noqa: S608 - two compiled parts
+
+
+@compiles(_Among, "postgresql")
+def _among_in_postgresql(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = (compiler.process(each, **options) for each in element.clauses)
+    return f"({column} = ANY ({values}))"
+
+
+def among(column: ColumnElement[_T], values: Sequence[_T] | str) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of some values, or of those of a parameter by its name.
+
+    A statement with a parameter can be built once, which takes longer than to run it.
     """
-    if dialect == "sqlite":
-        numbers = func.json_each(bindparam("numbers", type_=Text)).table_valued("value")
-        return column.in_(select(numbers.c.value))
-    return column == any_(bindparam("numbers", type_=ARRAY(BigInteger)))
-
-
-def numbers_for(dialect: str, numbers: Sequence[int]) -> dict[str, Any]:
-    """Return the parameter of :func:`among_parameter`."""
-    return {"numbers": json.dumps(list(numbers)) if dialect == "sqlite" else list(numbers)}
-
-
-def rows_among(
-    connection: Connection, table: Table, column: str, numbers: Sequence[int], kind: type[_T], *order: str
-) -> list[_T]:
-    """Return the rows whose column holds one of the numbers; their dataclass names the columns to read."""
-    dialect = connection.dialect.name
-    query = _rows_among(dialect, table, column, kind, *order)  # type: ignore[arg-type]  # a class is hashable
-    return [kind(**row._mapping) for row in connection.execute(query, numbers_for(dialect, numbers))]
-
-
-@cache
-def _rows_among(dialect: str, table: Table, column: str, kind: type[Any], *order: str) -> Select[Any]:
-    """The query of :func:`rows_among`, built once."""
-    columns = table.c
-    chosen = among_parameter(dialect, columns[column])
-    names = [each.name for each in fields(kind)]
-    return select(*columns[*names]).where(chosen).order_by(*(columns[name] for name in order))
+    kind = _List(column.type.python_type)
+    return _Among(column, bindparam(values, type_=kind) if isinstance(values, str) else literal(values, kind))
 
 
 def delete_tasks(connection: Connection, table: Any, project: str, tasks: Sequence[int]) -> int:
     """Delete a project's rows about some tasks, and return how many there were."""
-    chosen = among(connection.dialect, table.c.task, tasks)
+    chosen = among(table.c.task, tasks)
     return connection.execute(delete(table).where(table.c.project == project, chosen)).rowcount
-
-
-def insert_each(
-    dialect: Dialect, table: Any, column: str, numbers: Sequence[int], **others: object
-) -> DmlInsert:
-    """Return an insert of one row for each number; rows that exist stay as they are."""
-    values = [literal(value, table.c[name].type) for name, value in others.items()]
-    rows = select(*values, _listed(dialect, numbers)).where(true())  # SQLite could not parse it without WHERE
-    return insert(dialect, table).from_select([*others, column], rows).on_conflict_do_nothing()
-
-
-def _listed(dialect: Dialect, numbers: Sequence[int]) -> ColumnElement[int]:
-    if dialect.name == "sqlite":
-        return func.json_each(literal(json.dumps(list(numbers)))).table_valued("value").c.value
-    return func.unnest(_array(numbers)).column_valued("number")
-
-
-def _array(numbers: Sequence[int]) -> ColumnElement[Any]:
-    return literal(list(numbers), ARRAY(BigInteger))

@@ -429,7 +429,6 @@ projects = _table(
     Column("task_number", BigInteger),
     Column("predicted", _JSON_VALUE),
     Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
-    Column("audited_after", BigInteger),
 )
 
 instructions = _table(
@@ -502,6 +501,7 @@ rounds = _table(
     Column("reused_usd", Double, nullable=False, server_default=text("0")),
     Column("carried_from", BigInteger),
     Column("audit", Boolean, nullable=False),
+    Column("audited", Boolean, nullable=False),
     Column("taught", Text),
     Column("taught_by", Text),
     Column("created_at", Double, nullable=False),
@@ -513,6 +513,13 @@ rounds = _table(
     UniqueConstraint("project", "task", "control", "question", "epoch"),
     Index(None, "project", "id"),
     Index("ix_rounds_incomplete", "project", "task", **_where("missing IS NOT NULL")),
+    Index(
+        "ix_rounds_unaudited",
+        "project",
+        "task",
+        sqlite_where=text("audited = 0"),
+        postgresql_where=text("NOT audited"),
+    ),
     # A row takes kilobytes, so reports sum over all rounds by reading this index alone.
     Index(
         "ix_rounds_report",

@@ -323,7 +323,6 @@ class Writer:
 
     Args:
         ledger: the migrated ledger.
-        batch: the most functions that share one transaction.
         give_way: called on an event loop before each write, to let more important work go first.
         spare: the room that a process keeps that ends when the disk is full; ``None`` for one that waits.
     """
@@ -332,11 +331,10 @@ class Writer:
         self,
         ledger: Ledger,
         *,
-        batch: int = _BATCH,
         give_way: Callable[[], object] = lambda: None,
         spare: SpareRoom | None = None,
     ) -> None:
-        self.ledger, self._batch, self._give_way, self.spare = ledger, batch, give_way, spare
+        self.ledger, self._give_way, self.spare = ledger, give_way, spare
         self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()
         self._urgent_arrived = False
         self._at_once = threading.Event()  # ends the gathering
@@ -401,11 +399,6 @@ class Writer:
 
         A connection that breaks during a commit leaves open whether the function's writes are stored, so
         ``function`` must recognise its own writes.
-
-        Args:
-            function: as for :meth:`submit`.
-            patience: seconds after which a failure is raised that may pass.
-            on_outage: called after the first such failure.
         """
         return await outlast(lambda: self.run(function), patience=patience, on_outage=on_outage)
 
@@ -432,7 +425,7 @@ class Writer:
             # Urgent jobs go first, but two urgent transactions never follow each other while others wait.
             urgent = bool(waiting[True]) and not (urgent and waiting[False])
             jobs = waiting[urgent]
-            batch = [*islice(jobs, self._batch)]
+            batch = [*islice(jobs, _BATCH)]
             if batch:
                 began = time.monotonic()
                 left = _run_batch(self.ledger, batch, interrupted=lambda: self._urgent_arrived)

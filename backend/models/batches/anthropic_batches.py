@@ -38,12 +38,7 @@ _PAGE: Final = 100
 
 
 class AnthropicBatches:
-    """The batches of one model.
-
-    Args:
-        settings: the model.
-        key: the API key.
-    """
+    """The batches of one model."""
 
     def __init__(self, settings: ModelSettings, key: str | None) -> None:
         self._name = settings.name

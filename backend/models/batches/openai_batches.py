@@ -41,13 +41,7 @@ _LAPSED: Final = ("batch_expired", "batch_cancelled", "batch_canceled")
 
 
 class OpenAIBatches:
-    """The batches of one model.
-
-    Args:
-        settings: the model.
-        provider: litellm's name of its provider.
-        key: the API key; ``None`` for litellm's own way to it.
-    """
+    """The batches of one model; without a key, by litellm's own way to one."""
 
     def __init__(self, settings: ModelSettings, provider: str, key: str | None) -> None:
         self._name = settings.name

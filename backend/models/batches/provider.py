@@ -144,13 +144,8 @@ _log = structlog.get_logger(__name__)
 def read_line(line: bytes, read: Callable[[Mapping[str, Any]], LineResult], model: str) -> LineResult | None:
     """Read one line of a batch's results. One that cannot be read fails alone.
 
-    Args:
-        line: the line.
-        read: reads the object that a line holds; may raise anything for one that is not as documented.
-        model: the model's name in the pool.
-
-    Returns:
-        ``None`` for a line that does not say whose it is; its request then counts as not run.
+    ``read`` reads the object that a line holds, and may raise anything. A line that does not say whose it is
+    gives ``None``; its request then counts as not run.
     """
     try:
         return read(json.loads(line))

@@ -40,10 +40,10 @@ _COMMA: Final = re.compile(r"\s*,\s*")
 _EMPHASIS: Final = re.compile(r"[*`#]+|(?<!\w)_+|_+(?!\w)")
 _CLAUSE: Final = re.compile(
     r"(?:\d{1,2}[.)])?\W*"
-    r"(?:(?:sure|certainly|ok|okay|so|therefore|thus|hence|here[^\w\n]+is|"
+    r"(?:(?:sure|certainly|ok|okay|so|therefore|thus|hence|here[^\w\n]+is|i (?:think|believe)(?: that)?|"
     r"the|my|final|correct|best|most|appropriate)\W+)*"
     r"(?P<subject>[^:：=→\n]{1,64}?)(?:\s+(?:of|for)\s+(?:the|this)\s+(?:given\s+)?\w+)?"
-    r"\s*(?:\bis\b\s*[:：]?|[:：=→]|[-=]>|\s[-–—]\s)\s*(?P<words>\S.*)",
+    r"\s*(?:\b(?:is|are)\b\s*[:：]?|[:：=→]|[-=]>|\s[-–—]\s)\s*(?P<words>\S.*)",
     re.IGNORECASE,
 )
 _TAGGED: Final = re.compile(r"<([A-Za-z_][\w -]{0,63})>([^<>]{1,600})</\1>")
@@ -304,7 +304,8 @@ def _votes_in(value: Any, questions: Sequence[TaskQuestion], depth: int) -> Mapp
     """The votes in an object, or in the objects within a wrapping; ``None`` where these differ."""
     if isinstance(value, list):
         single = len(questions) == 1 and (vote := questions[0].vote_from_answer(value)) is not None
-        if single and not (len(value) == 1 and isinstance(value[0], dict)):
+        wrapping = len(value) == 1 and isinstance(value[0], dict) and not _takes_objects(questions)
+        if single and not wrapping:
             return {questions[0].name: str(vote)}
         within = _votes_in(value[0], questions, depth - 1) if len(value) == 1 and depth else {}
         within = within or _nested_votes(value, questions, depth)
@@ -431,11 +432,18 @@ _WRAPPERS: Final = frozenset(
     | {"category", "categorie", "class", "classe", "clas", "classification", "prediction", "annotation"}
     | {"argument", "arg", "input", "parameter", "param", "function", "call", "tool", "use", "data", "json"}
     | {"object", "content", "message", "task", "item", "question", "text", "document", "analysi", "model"}
-    | {"propertie"}
+    | {"propertie", "entity", "entitie", "span"}
 )
 """The words, without a final s, in keys of objects that wrap an answer, as in the call of a tool."""
 
-_USUAL: Final = frozenset(map(_key, GENERIC))
+_ANSWERS: Final = frozenset(
+    {"答案", "回答", "标签", "標籤", "类别", "分类", "分類", "ラベル", "답", "답변", "라벨", "ответ", "метка"}
+    | {"antwort", "etikett", "kategorie", "réponse", "étiquette", "catégorie", "respuesta", "etiqueta"}
+    | {"categoría", "categoria", "risposta", "etichetta", "resposta", "الإجابة", "التصنيف"}
+)
+"""The words for an answer or a label, as a model writes them that answers in the language of the text."""
+
+_USUAL: Final = frozenset(map(_key, GENERIC | _ANSWERS))
 """The subjects of clauses that answer the only question, beside its tag."""
 
 

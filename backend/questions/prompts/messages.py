@@ -53,15 +53,19 @@ def longest_answer(schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def fence(texts: Mapping[str, str], digits: int = 12) -> str:
+_DIGITS = 12
+"""Digits of a marker."""
+
+
+def fence(texts: Mapping[str, str]) -> str:
     """Return the texts, each between a BEGIN line with a marker and its key and an END line with the marker.
 
     Equal texts give equal strings, so the hash of a prompt is stable.
     """
     keys, content = {key: _json(key) for key in texts}, _json(dict(texts))
     # The marker is a hash of the texts, so nobody can put it into a text beforehand.
-    for attempt in itertools.count():  # with 12 digits the first hash, but for one text in millions
-        marker = hashlib.sha256(f"{attempt} {content}".encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+    for attempt in itertools.count():  # the first hash, but for one text in millions
+        marker = hashlib.sha256(f"{attempt} {content}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
         if not any(marker in part for pair in texts.items() for part in pair):
             break
     return "\n".join(f"BEGIN {marker} {keys[key]}\n{text}\nEND {marker}" for key, text in texts.items())

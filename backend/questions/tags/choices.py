@@ -10,7 +10,6 @@ costs.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from backend.questions import xml
@@ -97,7 +96,11 @@ def _read_region_choices(
     spans = span_labels.read_spans(controls[0], tree)
     wanted = _listed(element, "whenLabelValue")
     return RegionChoices(
-        spans=replace(spans, labels=labels, key="choices", conditional=True),
+        labels=labels,
+        key="choices",
+        field=spans.field,
+        inline=spans.inline,
+        conditional=True,
         controls=tuple(str(control.get("name")) for control in controls),
         only=tuple(
             label.value

@@ -37,6 +37,16 @@ _ASKED = {
 _BOUND = re.compile(r"[0-9]{4}(-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2})?)?")
 _WHOLE = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)", re.ASCII)
 """A moment in any of ISO's spellings; a time zone matters to the time alone."""
+_OTHERS = {
+    _DATE: (
+        "%Y/%m/%d",
+        "%Y.%m.%d",
+        "%Y年%m月%d日",
+        *(f"{day} %Y" for day in ("%B %d,", "%b %d,", "%d %B", "%d %b")),
+    ),
+    _TIME: ("%I:%M %p", "%I:%M%p"),
+}
+"""Other forms of a date or a time that can be read in one way only."""
 _DIRECTIVE = re.compile(r"%(.?)")
 _DIRECTIVES = frozenset("YymdHMSIpBb")
 """The directives with the same meaning in Python and in d3, which the editor uses."""
@@ -112,6 +122,7 @@ class _DateTimeControl:
         if (whole := _WHOLE.fullmatch(text)) is not None and self.iso in {_DATE, _BOTH}:
             text = whole[1] if self.iso == _DATE else f"{whole[1]}T{whole[2]}"
         forms = [self.iso, *(f"{self.iso}:%S" for _ in [0] if self.iso.endswith(_TIME))]
+        forms += _OTHERS.get(self.iso, ())
         moment = next((parsed for form in forms if (parsed := _parsed(text, form)) is not None), None)
         return None if moment is None else self._canonical(moment.strftime(self.format))
 

@@ -28,6 +28,9 @@ from camvo.votes.aggregation import Aggregation
 from camvo.votes.rankings import RankingVote
 
 _FEWEST = 2
+_NUMBERED = re.compile(r"(\d{1,2})[.)]\s+(\S.*)")
+_SHOWN = re.compile(r":(?!\s*[\d.]+\s*\Z).*", re.DOTALL)
+"""What follows an id; not a number, which may be its rank."""
 
 
 def _obstacle(element: Element, tree: Tree) -> str | None:
@@ -83,10 +86,14 @@ class _Ranker:
         return tuple(ids)
 
     def vote_from_answer(self, answer: object, content: TaskContent) -> str | None:
-        """Return the ids if each item's id occurs exactly once; words have ``>`` or commas between them."""
+        """Return the ids if each item's id occurs exactly once; words have ``>`` or commas between them.
+
+        Lines may be numbered, and an id may be followed by a colon and its words, as in the prompt.
+        """
+        options = self.options(content)
         match answer:
             case str():
-                answer = [part.strip(" \"'`") for part in re.split("[>,\n]", answer)]
+                answer = _listed([part.strip(" \"'`") for part in re.split("[>→,\n]", answer)])
             case [list(inner)]:
                 answer = inner
             case list():
@@ -94,7 +101,8 @@ class _Ranker:
             case _:
                 return None
         ids = [str(item) for item in answer if isinstance(item, str | int) and not isinstance(item, bool)]
-        return _canonical(ids) if sorted(ids) == sorted(self.options(content)) else None
+        ids = [each if each in options else _SHOWN.sub("", each).strip(" \"'`") for each in ids]
+        return _canonical(ids) if sorted(ids) == sorted(options) else None
 
     def result_items(self, vote: str, _: TaskContent) -> list[dict[str, Any]]:
         """Return one item with the whole order."""
@@ -111,6 +119,15 @@ class _Ranker:
         if not isinstance(order, list) or len(order) < _FEWEST:
             return None
         return _canonical([str(item_id) for item_id in order])
+
+
+def _listed(lines: list[str]) -> list[str]:
+    """The lines without their numbers, if all are numbered in order."""
+    found = [_NUMBERED.fullmatch(line) for line in lines]
+    numbers = [int(each[1]) for each in found if each is not None]
+    if numbers != [*range(1, len(lines) + 1)]:
+        return lines
+    return [each[2] for each in found if each is not None]
 
 
 def _lists(element: Element, tree: Tree) -> list[Field]:

@@ -14,7 +14,7 @@ from prometheus_client.samples import Sample
 from sqlalchemy import Connection
 
 from backend.annotation.inspection import InspectedTask
-from backend.errors import BadLabelConfigError, ModelTimeoutError
+from backend.errors import BadLabelConfigError, ModelTimeoutError, UnavailableError
 from backend.learning.annotators import answered_questions
 from backend.learning.label_schemes import compare_texts_so_far, question_of
 from backend.learning.projects import asked_questions, closed_controls, project_settings, shown_instructions
@@ -67,6 +67,9 @@ from backend.telemetry import metrics
 from camvo.errors import CamvoError
 from camvo.twins import judge_pack, model_of
 
+_MAYBE_BILLED = frozenset({ModelTimeoutError.code, UnavailableError.code})
+"""Failures of calls that cost something only because a provider may bill them."""
+
 _WHY: dict[Reason, str] = {
     "recounted": "votes were counted again since, which changed labels or scores",
     "question_changed": "the question, its prompt or the embedder has changed since",
@@ -100,9 +103,12 @@ def _holds(certificate: Issued) -> str:
 
 def _pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
     """A report for each packed arm that a project has asked, by name."""
-    agreed: dict[str, dict[tuple[str, str], list[bool]]] = defaultdict(lambda: defaultdict(list))
-    for check in PackChecks(connection, project).all():
-        agreed[check.arm][check.control, check.epoch].append(check.agreed)
+    comparisons = defaultdict(list)
+    for (arm, control, epoch), agreed in sorted(PackChecks(connection, project).by_question().items()):
+        verdict = judge_pack(agreed)
+        comparisons[arm].append(
+            PackComparison(control, epoch, verdict.compared, verdict.differed, verdict.unpacked)
+        )
     sums = {row.arm: row for row in ProjectSums(connection, project).packs()}
     return tuple(
         PackReport(
@@ -111,13 +117,9 @@ def _pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...
             prompts=0 if (row := sums.get(arm)) is None else row.prompts,
             tasks=0 if row is None else row.tasks,
             cost_usd=0.0 if row is None else row.cost_usd,
-            comparisons=tuple(
-                PackComparison(control, epoch, verdict.compared, verdict.differed, verdict.unpacked)
-                for (control, epoch), same in sorted(agreed[arm].items())
-                for verdict in [judge_pack(same)]
-            ),
+            comparisons=tuple(comparisons.get(arm, ())),
         )
-        for arm in sorted({*sums, *agreed})
+        for arm in sorted({*sums, *comparisons})
     )
 
 
@@ -406,7 +408,7 @@ def _project_report(
             lost=LostCalls(*money.lost_calls(connection, key))
             if any(row.failure == reports.LOST for row in calls)
             else None,
-            timeouts_usd=sum(row.cost_usd for row in calls if row.failure == ModelTimeoutError.code),
+            timeouts_usd=sum(row.cost_usd for row in calls if row.failure in _MAYBE_BILLED),
         ),
         questions=questions,
         models=models,

@@ -236,7 +236,7 @@ def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQue
     return replace(
         report,
         votes=VotesReport.of(sums.latest_plan()),
-        estimate=estimate_report(score_counts, checked, represented=not queue.after),
+        estimate=estimate_report(score_counts, checked, represented=queue.complete),
         score_check=score_check_report(checked),
         labels=_labels_report(sums, score_counts, judged, closed=closed),
         questionable=_questionable_report(source.connection, source.project, judged, closed=closed),

@@ -526,7 +526,7 @@ class Cost:
     ``every_model_at_most`` says that a model was never measured, so that its price is only an upper bound.
     ``reused`` answers had been paid for by other tasks, of an earlier job for example. They would have cost
     ``reused_usd``; that is saved whichever models are asked, so it is no part of what is ``saved``.
-    ``timeouts_usd`` is counted for calls that timed out, which are no part of the rounds' cost.
+    ``timeouts_usd`` is counted for calls that timed out or broke off, which are no part of the rounds' cost.
     ``nominal`` says that all models are embedded voters, which cost nobody anything.
     """
 
@@ -553,7 +553,8 @@ class Cost:
         lost = () if self.lost is None else (str(self.lost),)
         if not self.timeouts_usd:
             return lost
-        return (*lost, f"{dollars(self.timeouts_usd)} for calls that timed out, which providers may bill")
+        which = "calls that timed out or broke off, which providers may bill"
+        return (*lost, f"{dollars(self.timeouts_usd)} for {which}")
 
     @property
     def everyone(self) -> str:

@@ -205,6 +205,25 @@ def test_resting_models_leave_fewer_than_k_min_and_the_rest_decide(tmp_path: Pat
         assert backend.server.count() - before == 2
 
 
+def test_one_answer_without_a_vote_that_five_tasks_share_is_no_row_of_them(tmp_path: Path) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="?")) as backend:
+        backend.predict(*(task(number, "The same entry.") for number in range(1, 6)))
+        assert not backend.runtime.pool["blue"].resting
+        backend.predict(*(task(number, f"Entry {number}.") for number in range(6, 11)))
+        assert backend.runtime.pool["blue"].resting
+
+
+@pytest.mark.parametrize("words", ["", "?"])
+def test_a_stored_vote_does_not_end_a_row_of_answers_without_one(tmp_path: Path, words: str) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Glad")) as backend:
+        backend.predict(task(1, "The same entry."))
+        backend.server.script = votes(red="Glad", green="Glad", blue=words)
+        for number in range(2, 7):
+            backend.predict(task(number, f"Entry {number}."))
+            backend.predict(task(100 + number, "The same entry."))
+        assert backend.runtime.pool["blue"].resting
+
+
 # -- lone votes
 
 

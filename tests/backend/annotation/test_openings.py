@@ -72,7 +72,8 @@ def test_what_waits_goes_on_when_the_rounds_have_ended() -> None:
 
 def test_rounds_that_ended_while_a_task_was_planned_are_not_waited_for() -> None:
     async def wait() -> bool:
-        openings = Openings(patience=0.001)
+        openings = Openings()
+        openings.patience = 0.001
         with openings.asking("1", plan(1)):
             pass
         return await openings.wait("1", asyncio.get_running_loop().time() + openings.patience)
@@ -82,7 +83,8 @@ def test_rounds_that_ended_while_a_task_was_planned_are_not_waited_for() -> None
 
 def test_nobody_waits_longer_than_is_bearable() -> None:
     async def wait() -> bool:
-        openings = Openings(patience=0.001)
+        openings = Openings()
+        openings.patience = 0.001
         with openings.asking("1", plan(1)):
             return await openings.wait("1", asyncio.get_running_loop().time() + openings.patience)
 

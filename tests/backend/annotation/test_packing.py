@@ -226,10 +226,10 @@ def test_the_coin_asks_about_packed_tasks_singly_too(tmp_path: Path) -> None:
         backend.predict(*days(5))
         assert backend.server.count("red") == 6
         with backend.ledger.read() as connection:
-            checks = PackChecks(connection, Project().key).all()
-    assert Counter((check.arm, check.agreed) for check in checks) == {
-        ("red:5", True): 5,
-        ("green:5", True): 5,
+            checks = PackChecks(connection, Project().key).by_question()
+    assert {arm: agreed for (arm, _, _), agreed in checks.items()} == {
+        "red:5": [True] * 5,
+        "green:5": [True] * 5,
     }
 
 

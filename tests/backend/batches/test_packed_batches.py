@@ -288,10 +288,10 @@ def test_the_coin_asks_about_packed_tasks_singly_in_the_same_batch_round(
         assert not label(folder).left
         assert sorted(sent(server)) == [0, 0, 0, 0, 0, 5]
         with folder.ledger.read() as connection:
-            checks = PackChecks(connection, "in").all()
-        assert Counter((check.arm, check.agreed) for check in checks) == {
-            ("red:5", True): 5,
-            ("green:5", True): 5,
+            checks = PackChecks(connection, "in").by_question()
+        assert {arm: agreed for (arm, _, _), agreed in checks.items()} == {
+            "red:5": [True] * 5,
+            "green:5": [True] * 5,
         }
         assert {arm for arm, _ in votes(folder)} == {"red:5", "green:5"}
         assert spent(folder) == pytest.approx(12 * LINE)
@@ -306,8 +306,7 @@ def test_a_task_goes_on_with_the_packed_arm_that_it_asked_if_that_is_unpacked_me
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         server.ends = lambda batch: True
-        unpacked = "backend.annotation.asking._unpacked_arms"
-        with patch(unpacked, lambda checks: frozenset({"red:5"})):
+        with patch("backend.annotation.asking.PackGuard._read", lambda *_: frozenset({"red:5"})):
             assert not label(folder).left
         assert sent(server) == [5]
         assert {arm for arm, _ in votes(folder)} == {"red:5", "green:5"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import called
-from label_studio_api import KEY, PROJECT, LabelStudioApi
+from label_studio_api import KEY, PROJECT, LabelStudioApi, region
 from label_studio_requests import Annotation, Project, annotated, task
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
@@ -221,6 +221,31 @@ def test_undo_deletes_what_nobody_touched_and_nothing_else(api: LabelStudioApi, 
     left = {number for number, stored in api.tasks.items() if stored["annotations"]}
     assert left == {kept, by_hand}
     assert recorded(ledger) == []
+
+
+def test_undo_keeps_an_annotation_that_a_program_changed_without_a_lead_time(
+    api: LabelStudioApi, ledger: Ledger
+) -> None:
+    changed, skipped, untouched = with_predictions(api, 0.95, 0.96, 0.97)
+    acceptance(api, ledger).accept([changed, skipped, untouched])
+    [annotation] = api.tasks[changed]["annotations"]
+    api.client().change_annotation(annotation["id"], {"result": [region("Sad")]})
+    api.tasks[skipped]["annotations"][0]["was_cancelled"] = True
+    assert undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter(kept=2, deleted=1)
+    assert not api.tasks[untouched]["annotations"]
+
+
+@pytest.mark.parametrize(("mood", "what"), [("Glad", "deleted"), ("Sad", "kept")])
+def test_undo_reads_what_is_noted_once_the_prediction_is_gone(
+    api: LabelStudioApi, ledger: Ledger, mood: str, what: str
+) -> None:
+    with ledger.write() as connection:
+        projects.remember(connection, "3.1", label_config=Project().label_config, now=1.0)
+    [sure] = with_predictions(api, 0.95)
+    acceptance(api, ledger).accept([sure])
+    api.tasks[sure]["annotations"][0]["result"] = [region(mood)]
+    api.tasks[sure]["predictions"].clear()
+    assert undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter({what: 1})
 
 
 def broken(client: Client, *, done: bool) -> Client:

@@ -16,6 +16,7 @@ from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
 from backend.commands.bulk import labelling
+from backend.commands.shared.options import LabelOptions
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
 from backend.ledger.projects import FailedTasks
@@ -489,3 +490,18 @@ def test_a_label_with_a_recall_has_its_score_beside_the_votes(tmp_path: Path) ->
         assert scores
         assert all(0.0 <= score <= 1.0 for score in scores)
         folder.label()  # its blind tasks are known by now
+
+
+def test_files_whose_names_have_letters_that_no_key_can_have_are_projects_of_their_own() -> None:
+    reviews, mails, accents = (
+        LabelOptions().project(Path(name)) for name in ("评论.csv", "邮件.csv", "été.csv")
+    )
+    assert reviews != mails
+    assert {reviews[:5], mails[:5]} == {"file-"}
+    assert accents == "ete"
+
+
+def test_the_project_of_a_long_name_has_a_key_that_the_ledger_takes() -> None:
+    keys = {LabelOptions().project(Path("x" * 150 + end)) for end in ("1.csv", "2.csv")}
+    assert len(keys) == 2
+    assert {LabelOptions(name=key).project(Path("in.csv")) for key in keys} == keys

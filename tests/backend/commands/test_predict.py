@@ -329,6 +329,19 @@ def only_failed(api: LabelStudioApi, oracle: Oracle) -> Tally:
     )(lambda tasks: None)
 
 
+def test_tasks_that_people_have_labelled_are_asked_about_again_only_if_all_are(api: LabelStudioApi) -> None:
+    labelled, other = api.add_tasks("a", "b")
+    for task in (labelled, other):
+        api.predict(task, "camvo", score=0.4)
+    api.annotate(labelled, "Sad")
+    oracle = Oracle()
+    run(api, oracle, refresh=True, below=0.7)
+    assert oracle.asked[0] == [other]
+    oracle.asked.clear()
+    run(api, oracle, refresh=True)
+    assert oracle.asked[0] == [labelled, other]
+
+
 def test_failed_asks_about_the_failed_tasks_alone(api: LabelStudioApi) -> None:
     numbers = api.add_tasks(*"abcdefg")
     oracle = Oracle()

@@ -113,6 +113,34 @@ def test_once_answers_are_measured_the_bill_is_the_quoted_one(tmp_path: Path, ap
         assert said.everyone.high == pytest.approx(9 * CALL, rel=0.05)
 
 
+def test_new_instructions_ask_about_no_blind_task_again_unless_somebody_says_so(
+    tmp_path: Path, api: LabelStudioApi
+) -> None:
+    api.add_tasks("a", "b")
+    settings = {"policy": {"name": "majority"}, "audit": 1.0 - 1e-9}
+    with Backend(tmp_path, GLAD, **settings) as backend, served(backend.app) as client:
+        assert run(api, client) == 0
+        calls = backend.server.count()
+        api.project["expert_instruction"] = "Be brave."
+        assert run(api, client) == 0
+        assert (backend.server.count(), api.predictions()) == (calls, [])
+        assert run(api, client, refresh=True, below=1e-6) == 0
+        assert backend.server.count() == calls
+        assert run(api, client, refresh=True, below=1.0) == 0
+        assert backend.server.count() == 2 * calls
+
+
+def test_the_quote_leaves_out_blind_tasks_that_keep_their_labels(tmp_path: Path, api: LabelStudioApi) -> None:
+    api.add_tasks("a", "b")
+    settings = {"policy": {"name": "majority"}, "audit": 1.0 - 1e-9}
+    with Backend(tmp_path, GLAD, **settings) as backend, served(backend.app) as client:
+        assert run(api, client) == 0
+        client.instructions, client.below = "Be brave.", 0.0
+        assert quoted(api, client).to_come == 0
+        client.below = 1.0
+        assert quoted(api, client).to_come == 2
+
+
 def test_a_page_that_is_too_large_is_counted_in_parts(
     tmp_path: Path, api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

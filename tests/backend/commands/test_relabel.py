@@ -19,7 +19,7 @@ from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
-from backend.errors import ConfigError
+from backend.errors import ConfigError, DatasetError
 from backend.learning.carrying import Transaction, Transactions, run_each
 from backend.ledger import projects
 from backend.ledger.blind_tasks import BlindQueues
@@ -122,6 +122,18 @@ def test_a_human_label_that_stays_is_counted_although_its_task_is_asked_about_ag
     assert f"and {stay} human labels are carried over" in changed(folder, drops=["Calm"])
     labels(folder, "Glad", "Sad")
     assert len([label for label in humans(folder) if label is not None]) == stay
+
+
+def test_a_file_with_the_labels_of_before_is_refused_with_their_new_names(folder: LabelFolder) -> None:
+    changed(folder, renames=["Sad=Blue", "Glad=Bright"])
+    changed(folder, merges=["Blue,Calm=Low"])
+    with pytest.raises(DatasetError, match=r"write (Low for (Sad|Calm)|Bright for Glad)"):
+        teach_file(folder.path / "blind.csv", folder.path / "camvo.yaml")
+
+
+def test_a_plan_says_which_rows_of_a_file_are_to_be_labelled_again(folder: LabelFolder) -> None:
+    printed = changed(folder, splits=["Calm=Quiet,Misty"])
+    assert "to look at, kept as given: label the rows again where they say 'Calm'" in printed
 
 
 def test_a_renamed_label_costs_no_call_and_no_human_label(folder: LabelFolder) -> None:

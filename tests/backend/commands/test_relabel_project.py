@@ -149,6 +149,19 @@ def test_merged_labels_of_people_are_apart_again_once_the_merge_is_taken_back(st
     assert _choices(studio.api.project["label_config"]) == _choices(before)
 
 
+def test_merged_labels_of_predictions_are_apart_again_once_the_merge_is_taken_back(studio: Studio) -> None:
+    moods = ["Glad", "Sad", "Calm", "Calm"]
+    for task, mood in zip(studio.tasks, moods, strict=True):  # two of these people have annotated
+        studio.api.predict(task, "camvo", mood=mood)
+    studio.api.predict(studio.tasks[2], "camvo/red", mood="Sad")
+    studio.change(merges=["Sad,Calm=Low"])
+    shown = [each["result"][0]["value"]["choices"] for each in studio.predictions()]
+    assert shown == [["Glad"], ["Low"], ["Low"], ["Low"], ["Low"]]
+    studio.change(undo=True)
+    of_camvo = [each for each in studio.predictions() if each["model_version"] == "camvo"]
+    assert [each["result"][0]["value"]["choices"] for each in of_camvo] == [[mood] for mood in moods]
+
+
 def test_a_merge_leaves_annotations_that_the_ledger_does_not_know(studio: Studio) -> None:
     studio.api.annotate(studio.tasks[3], "Calm")  # its webhook never came
     printed = studio.change(merges=["Sad,Calm=Low"])

@@ -34,6 +34,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(folder: Path) -> None:
     before = (folder / "ledger.sqlite").read_bytes()
     run = ledger(folder, "prune", "--older", "90d", "--dry-run")
     assert f"{len(OLD)} rounds to be pruned" in run.stdout
+    assert "a file with so few rounds may grow" in run.stdout
     assert "Nothing was changed." in run.stdout
     assert (run.returncode, (folder / "ledger.sqlite").read_bytes()) == (0, before)
 

@@ -86,6 +86,12 @@ def test_only_annotations_that_a_human_looked_at_teach(changes: dict[str, Any], 
     assert stored(Annotation(number=1, task=1, mood="Sad", **changes)).teaches is teaches
 
 
+@pytest.mark.parametrize("changes", [{}, {"ground_truth": True}])
+def test_an_annotation_with_a_label_that_the_config_lacks_does_not_teach(changes: dict[str, Any]) -> None:
+    parsed = stored(Annotation(number=1, task=1, mood="Furious", **changes))
+    assert (parsed.labels, parsed.teaches) == ({}, False)
+
+
 @pytest.mark.parametrize(
     ("origins", "whole"),
     [

@@ -83,16 +83,15 @@ def test_a_blind_answer_that_is_taken_back_after_a_prune_certifies_no_more(
 def test_blind_tasks_represent_none_that_could_not_be_blind(tmp_path: Path) -> None:
     with Backend(tmp_path, SPLIT, audit=ALL) as backend:
         backend.predict(task(1), task(2))
-        last = max(backend.rounds(number)[0].id for number in (1, 2))
+        backend.hook(annotated(human()))
     with Backend(tmp_path, SPLIT) as backend:  # audit was set back to 0
         backend.predict(task(3))
     with Backend(tmp_path, SPLIT, audit=ALL) as backend:
         backend.predict(task(4))
-        backend.hook(annotated(human()))
         with backend.ledger.read() as connection:
-            [queue] = BlindQueues(connection, Project().key).all().values()
-    assert queue.ends == {1: last}
-    assert {each.task: each.cohort for each in queue} == {1: 1, 2: 1, 4: 2}
+            queues = BlindQueues(connection, Project().key)
+            assert queues.unrepresented() == {3}
+            assert [queue.complete for queue in queues.all().values()] == [False]
 
 
 def test_a_blind_label_teaches_no_score(backend: Backend) -> None:
@@ -223,4 +222,4 @@ def test_from_the_first_task_on_they_speak_for_all(tmp_path: Path) -> None:
         with backend.ledger.read() as connection:
             queues = BlindQueues(connection, Project().key)
             assert queues.unrepresented() == set()
-            assert {queue.after for queue in queues.all().values()} == {0}
+            assert [queue.complete for queue in queues.all().values()] == [True]

@@ -41,7 +41,7 @@ def test_many_answers_can_be_looked_up_at_once(ledger: Ledger) -> None:
     with ledger.write() as connection:
         for key in keys[::100]:
             store(connection, 4, key=key)
-        assert list(answers.find_by_key(connection, keys)) == keys[::100]
+        assert answers.find_by_key(connection, keys).keys() == {*keys[::100]}
 
 
 def test_characters_that_a_database_refuses_are_replaced(ledger: Ledger) -> None:

@@ -76,6 +76,19 @@ def test_sqlite_uses_a_write_ahead_log_and_syncs_to_the_disk(sqlite_ledger: Ledg
         assert connection.exec_driver_sql("PRAGMA wal_autocheckpoint").scalar_one() == 8192
 
 
+def test_a_compacted_file_is_not_kept_a_second_time_in_the_log_of_a_running_server(
+    sqlite_ledger: Ledger, tmp_path: Path
+) -> None:
+    server = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    with server.read() as connection:
+        projects.list_all(connection)  # its connection stays open
+    with sqlite_ledger.write() as connection:
+        projects.ensure(connection, "1.1", 5.0)
+    sqlite_ledger.compact()
+    assert (tmp_path / "ledger.sqlite-wal").stat().st_size == 0
+    server.close()
+
+
 def test_a_small_write_succeeds_once_the_ledger_is_migrated(database_url: str) -> None:
     ledger = Ledger(database_url)
     with pytest.raises(LedgerError), ledger.write() as connection:

@@ -139,9 +139,12 @@ def test_no_call_may_start_once_the_disk_was_found_full(sqlite_ledger: Ledger) -
         spare.check()
 
 
-def test_a_disk_that_stays_full_is_a_failure_that_does_not_pass(sqlite_ledger: Ledger) -> None:
+def test_a_disk_that_stays_full_is_a_failure_that_does_not_pass(
+    sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock()
-    spare = SpareRoom(sqlite_ledger, clock)
+    monkeypatch.setattr(time, "monotonic", clock)
+    spare = SpareRoom(sqlite_ledger)
     assert [spare.judged(FULL).temporary, spare.judged(LOCKED).temporary] == [True, True]
     clock.now = 29.0
     assert spare.judged(FULL).temporary

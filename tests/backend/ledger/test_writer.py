@@ -70,7 +70,7 @@ def test_waiting_functions_share_one_transaction(sqlite_ledger: Ledger) -> None:
         transactions.add(id(connection.get_transaction()))
         append(connection)
 
-    writer = Writer(sqlite_ledger, batch=8)
+    writer = Writer(sqlite_ledger)
     asyncio.run(behind_a_gate(writer, *[note] * 8))
     writer.close()
     assert (len(transactions), len(written(sqlite_ledger))) == (1, 8)

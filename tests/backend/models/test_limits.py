@@ -261,6 +261,22 @@ def test_bad_answers_and_requests_for_patience_bring_no_rest() -> None:
     assert not rest.resting
 
 
+def test_answers_without_a_vote_bring_a_rest_if_they_are_about_five_tasks() -> None:
+    rest = CircuitBreaker(Clock())
+    for task in (1, 1, 1, 2, 3, 4):
+        rest.judged("model_bad_answer", task)
+    assert not rest.resting
+    rest.judged("model_bad_answer", 5)
+    assert rest.resting
+
+
+def test_a_vote_ends_the_row_of_answers_without_one() -> None:
+    rest = CircuitBreaker(Clock())
+    for task in (1, 2, 3, 4, None, 5, 6, 7, 8):
+        rest.judged(None if task is None else "model_bad_answer", task)
+    assert not rest.resting
+
+
 def test_a_model_whose_key_is_missing_comes_to_rest(server: OpenAIServer) -> None:
     entry = ModelSettings(name="test", model="openai/x", input_price=1, output_price=1, api_key_env="NOT_SET")
     pool = Pool([entry])

@@ -141,7 +141,16 @@ def test_a_single_prompt_times_out_five_times_at_most() -> None:
     assert run(main) == 5
 
 
-@pytest.mark.parametrize(("error", "most"), [(down(), 8), (ModelTimeoutError("gave no answer"), 3)])
+def broke_off() -> ModelError:
+    """A call whose answer the provider may bill."""
+    error = down()
+    error.billable = True
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "most"), [(down(), 8), (broke_off(), 3), (ModelTimeoutError("gave no answer"), 3)]
+)
 def test_a_text_that_fails_while_others_are_answered_is_given_up_soon(error: ModelError, most: int) -> None:
     async def main() -> tuple[int, float]:
         outage, sent, began = Outage("red", now), list[float](), now()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import migrated
@@ -20,7 +21,7 @@ from server_process import wait_until
 from sqlalchemy import Connection, event, func, select, text
 
 from backend.errors import LedgerError, NotBookedError
-from backend.ledger import Ledger, Writer, answers, money
+from backend.ledger import Ledger, Writer, answers, claims, money
 from backend.ledger.claims import Contacts
 from backend.ledger.database import tables
 from backend.ledger.money import Settlements
@@ -382,10 +383,13 @@ def test_a_process_that_stops_waits_for_the_database(tmp_path: Path) -> None:
 # -- claims after an outage
 
 
-def test_a_process_that_is_back_leaves_expired_claims_alone_for_a_lease() -> None:
+def test_a_process_that_is_back_leaves_expired_claims_alone_for_a_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The claim's owner could not renew it during the outage either, and may hold an answer in memory."""
     now = [0.0]
-    contacts = Contacts(call_ledger.LEASE, lambda: now[0])
+    monkeypatch.setattr(claims, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    contacts = Contacts(call_ledger.LEASE)
     for now[0] in (0.0, 5.0, 10.0):
         contacts.note()
         assert contacts.grace == 0.0

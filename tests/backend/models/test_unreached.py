@@ -1,4 +1,4 @@
-"""Calls that never left this process: they cost nothing and reserve nothing, and say what is wrong."""
+"""Calls that never left this process cost nothing, reserve nothing and say what is wrong; others may cost."""
 
 from __future__ import annotations
 
@@ -60,8 +60,28 @@ def opened() -> Iterator[ExitStack]:
         yield opened
 
 
+def breaks_off(opened: ExitStack) -> str:
+    """The address of a server that closes the connection in the middle of its answer."""
+    server = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+
+    def answer() -> None:
+        with server.accept()[0] as connection:
+            connection.recv(65536)
+            connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 400\r\n\r\n{"id": "chatcmpl-')
+
+    threading.Thread(target=answer, daemon=True).start()
+    return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
 def ask(ledger: Ledger, address: str, *, stopped: bool = False) -> Exception:
     """Ask once, and return the error; the ledger then holds no cent of it."""
+    error, spent = paid(ledger, address, stopped=stopped)
+    assert spent == 0
+    return error
+
+
+def paid(ledger: Ledger, address: str, *, stopped: bool = False) -> tuple[Exception, int]:
+    """Ask once, and return the error and what it cost; nothing stays reserved."""
     model = ModelSettings(
         name="red",
         model="openai/red",
@@ -80,8 +100,8 @@ def ask(ledger: Ledger, address: str, *, stopped: bool = False) -> Exception:
     writer.close()
     with ledger.read() as connection:
         account = money.balance(connection, "7.1", money.TOTAL)
-    assert (account.spent, account.reserved) == (0, 0)
-    return caught.value
+    assert account.reserved == 0
+    return caught.value, account.spent
 
 
 @pytest.mark.parametrize(
@@ -103,3 +123,10 @@ def test_a_connection_that_does_not_come_about_costs_nothing_and_says_why(
 
 def test_a_call_before_a_shut_gate_costs_nothing(sqlite_ledger: Ledger, opened: ExitStack) -> None:
     assert isinstance(ask(sqlite_ledger, nobody(opened), stopped=True), StoppingError)
+
+
+def test_a_call_whose_answer_broke_off_counts_as_billed(sqlite_ledger: Ledger, opened: ExitStack) -> None:
+    error, spent = paid(sqlite_ledger, breaks_off(opened))
+    assert isinstance(error, UnavailableError)
+    assert error.reason == "its answer broke off"
+    assert spent > 0

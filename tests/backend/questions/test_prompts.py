@@ -15,6 +15,7 @@ from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls import ONE_LABEL, NumberControl, OneOf
 from backend.questions.naming import answer_key
 from backend.questions.objects import Field
+from backend.questions.prompts import messages as prompts
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.messages import (
     PROMPT_VERSION,
@@ -219,8 +220,9 @@ def test_the_same_task_gives_the_same_prompt(text: str) -> None:
     assert user({"a": text}, "a") == user({"a": text}, "a")
 
 
-def test_the_marker_is_one_that_occurs_in_no_text() -> None:
-    assert fence({"a": "01234567", "b": "89abcd", "e": "words"}, digits=1).startswith('BEGIN f "a"')
+def test_the_marker_is_one_that_occurs_in_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "_DIGITS", 1)
+    assert fence({"a": "01234567", "b": "89abcd", "e": "words"}).startswith('BEGIN f "a"')
 
 
 def test_a_marker_put_into_a_text_is_not_used_again() -> None:

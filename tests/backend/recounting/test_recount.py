@@ -272,6 +272,21 @@ def test_within_an_hour_there_is_one_once_people_have_labelled_much_more(
         assert [made.labels for made in studio.countings()] == [LEFT, 0]
 
 
+def test_labels_of_blind_tasks_bring_no_recount_within_the_hour(tmp_path: Path, api: LabelStudioApi) -> None:
+    studio = Studio(tmp_path, api)
+    with studio.backend:
+        studio.predict()
+        counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, 0.6, 0.7, studio.backend.runtime.clock())
+        with studio.backend.ledger.write() as connection:
+            Recounts(connection, studio.project.key).store_counting(counting)
+            for task in studio.tasks[:12]:
+                [round_] = studio.backend.rounds(task, studio.project)
+                blind_tasks.enter(connection, replace(round_, audit=True), round_.id)
+        studio.label(*range(14))
+        studio.tend()
+        assert len(studio.countings()) == 1
+
+
 @pytest.fixture
 def hardly_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """No recount of the prepared project changes as much as one that is made whatever people label."""

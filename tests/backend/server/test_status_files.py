@@ -178,5 +178,5 @@ def test_what_was_counted_for_calls_that_timed_out_is_named(tmp_path: Path) -> N
     cost = project.cost
     assert cost.timeouts_usd == pytest.approx(cost.budget.spent_usd - cost.rounds_usd)
     assert cost.timeouts_usd > 0.0
-    said = f"{dollars(cost.timeouts_usd)} for calls that timed out, which providers may bill"
+    said = f"{dollars(cost.timeouts_usd)} for calls that timed out or broke off, which providers may bill"
     assert said in [*_outcome_lines(project)]

@@ -16,7 +16,7 @@ from stored_rounds import PROJECT, a_key, a_round
 from backend import settings
 from backend.commands import report as command
 from backend.ledger import Ledger, blind_tasks, deletions, projects, rounds
-from backend.ledger.reports import ProjectSums
+from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.rounds import Round
 from backend.server.status import build
 from backend.server.status.build import build_report
@@ -36,12 +36,12 @@ class Audited:
         with ledger.write() as connection:
             projects.remember(connection, PROJECT, extra_params=None, label_config=None, now=1.0)
 
-    def store(self, scores: Sequence[float], *, audit: bool = True) -> list[int]:
+    def store(self, scores: Sequence[float], *, audit: bool = True, audited: bool = True) -> list[int]:
         """Store rounds with these scores and return their tasks, blind ones in the order of the queue."""
         tasks = [next(self._tasks) for _ in scores]
         with self.ledger.write() as connection:
             for task, score in zip(tasks, scores, strict=True):
-                round_ = a_round(a_key(task), score=score, audit=audit)
+                round_ = a_round(a_key(task), score=score, audit=audit, audited=audited)
                 number = rounds.insert_each(connection, [round_])[0]
                 if audit:
                     blind_tasks.enter(connection, round_, number)
@@ -206,15 +206,8 @@ def test_people_are_told_too(audited: Audited, tmp_path: Path) -> None:
 # -- tasks from before the audit
 
 
-def begin_audit(audited: Audited) -> None:
-    with audited.ledger.write() as connection:
-        newest = ProjectSums(connection, PROJECT).newest_round()
-        blind_tasks.begin_audit(connection, PROJECT, newest + 1)
-
-
 def test_labels_from_before_the_audit_are_not_covered(audited: Audited) -> None:
-    audited.store([0.99] * 100, audit=False)
-    begin_audit(audited)
+    audited.store([0.99] * 100, audit=False, audited=False)
     tasks = audited.store([0.99] * 200)
     audited.store([0.99] * 50, audit=False)
     audited.answer(tasks, 1.0)
@@ -222,11 +215,30 @@ def test_labels_from_before_the_audit_are_not_covered(audited: Audited) -> None:
     assert (guaranteed.labels, guaranteed.beyond) == (250, 100)
 
 
+def test_a_deleted_blind_task_closes_its_cohort_as_an_answer_does(audited: Audited) -> None:
+    tasks = audited.store([0.99] * 2)
+    audited.delete(tasks[:1])
+    [later] = audited.store([0.99])
+    with audited.ledger.read() as connection:
+        [queue] = BlindQueues(connection, PROJECT).all().values()
+    assert queue.ends == {1: 2}
+    assert {each.task: each.cohort for each in queue} == {1: 1, 2: 1, later: 2}
+
+
+def test_labels_that_no_blind_task_could_be_drawn_from_are_not_covered(audited: Audited) -> None:
+    first = audited.store([0.99] * 150)
+    audited.answer(first[:1], 1.0)
+    audited.store([0.99] * 100, audit=False, audited=False)  # a run without --blind
+    second = audited.store([0.99] * 150)
+    audited.answer([*first[1:], *second], 1.0)
+    guaranteed = audited.guarantee()
+    assert (guaranteed.labels, guaranteed.beyond) == (300, 100)
+
+
 def test_the_estimate_of_all_labels_does_not_rest_on_blind_ones_alone_if_they_came_later(
     audited: Audited,
 ) -> None:
-    audited.store([0.99] * 100, audit=False)
-    begin_audit(audited)
+    audited.store([0.99] * 100, audit=False, audited=False)
     audited.answer(audited.store([0.99] * 20), 1.0)
     [question] = audited.report().projects[0].questions
     assert question.estimate is not None

@@ -113,6 +113,14 @@ def test_settings_cannot_be_changed(write: Callable[[str], Path]) -> None:
         settings.audit = 0.5
 
 
+@pytest.mark.parametrize("text", ["budget: {project_usd: 1,000}", "policy: {name: joint, worth: 2,5}"])
+def test_a_number_with_a_comma_is_refused_with_how_to_write_it(
+    write: Callable[[str], Path], text: str
+) -> None:
+    with pytest.raises(ConfigError, match="decimals with a point"):
+        load(write(THREE + text))
+
+
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (tmp_path / "camvo.yaml").write_bytes(b"\xef\xbb\xbf" + THREE.encode())
     assert len(load(tmp_path / "camvo.yaml").models) == 3

@@ -12,8 +12,9 @@ from lemma_1 import confidence_by_lemma_1
 
 import camvo
 from camvo.policies.camvo import CaMVo, CCaMVo
+from camvo.policies.ensemble import Ensemble
 from camvo.policies.past_rounds import NOTHING, PastRound, further_policy
-from camvo.policies.policy import Observation, estimate
+from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.subsets.confidence import BetaConfidence
@@ -165,7 +166,7 @@ def test_the_arms_are_the_cheapest_that_reach_delta_and_the_gain_is_lemma_1s(nam
         state.add(Contribution(EAST + 0.3 * rng.normal(size=2), tuple(changes)))
     votes = {arm: rng.choice([*LABELS, None]) for arm in arms if rng.random() < 0.6}
     policy = CaMVo(delta=delta, k_min=k_min, confidence=name, n0=5)
-    known = estimate(Observation(state, EAST, LABELS), arms, alpha=0.25, lambda_r=1.0)
+    known = Ensemble(alpha=0.25, lambda_r=1.0).estimate(Observation(state, EAST, LABELS), arms)
     voted = [arms.index(arm) for arm, vote in votes.items() if vote is not None]
     free = [position for position, arm in enumerate(arms) if arm not in votes]
     costs = {arm: float(price) for arm, price in zip(arms, rng.random(4) + 0.1, strict=True)}

@@ -73,8 +73,6 @@ def test_a_lower_target_has_no_lower_threshold():
 def test_a_target_that_is_no_share_is_refused(bad):
     with pytest.raises(InvalidParameterError):
         label_found([], bad)
-    with pytest.raises(InvalidParameterError):
-        label_found([], 0.9, confidence=bad)
 
 
 def test_the_claim_is_wrong_in_at_most_5_percent_of_the_projects_whoever_looks_after_every_label():

@@ -12,7 +12,8 @@ from scipy.special import digamma
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import EPSILON
 from camvo.policies.camvo import CaMVo
-from camvo.policies.policy import Observation, estimate
+from camvo.policies.ensemble import Ensemble
+from camvo.policies.policy import Observation
 from camvo.state.arm import NO_SPREAD, BetaSums, _ClassSums, _fit_beta, posterior
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
@@ -22,7 +23,7 @@ samples = st.lists(estimates, min_size=2, max_size=40)
 
 
 def estimated(observation, arms, **parameters):
-    return estimate(observation, arms, **parameters)
+    return Ensemble(**parameters).estimate(observation, arms)
 
 
 def summed(qs):

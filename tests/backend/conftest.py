@@ -17,14 +17,12 @@ import pytest
 import structlog
 from hypothesis import settings
 from postgres import Postgres
+from remembered_votes import remembered_votes
 from sqlalchemy import Engine, create_engine
 
 from backend.learning import states
 from backend.ledger import Ledger
 from backend.ledger.database import database, writer
-from camvo.joint import models, rare_labels, votes_fit
-from camvo.joint.votes import Rows
-from camvo.typing import Array
 
 settings.register_profile("any machine", deadline=None)  # no test may depend on the machine's speed
 settings.load_profile("any machine")
@@ -141,22 +139,10 @@ def sqlite_ledger(tmp_path: Path) -> Iterator[Ledger]:
     ledger.close()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def remembered_votes() -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def fits_once() -> Iterator[None]:
     """Fit the same votes once: most tests label the same few tasks, and each process fits them anew."""
-    made: dict[tuple[Any, ...], Any] = {}
-    fit = models.fit_vote_model
-
-    def remembered(rows: Rows, counts: Array, labels: int, temper: Array) -> Any:
-        parts = ((part.dtype, part.shape, part.strides, part.tobytes()) for part in (rows, counts, temper))
-        key = (labels, *parts)
-        if key not in made:
-            made[key] = fit(rows, counts, labels, temper)
-        return made[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (votes_fit, rare_labels):
-            patch.setattr(module, "fit_vote_model", remembered)
+    with remembered_votes():
         yield
 
 

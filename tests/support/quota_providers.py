@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from typing import Protocol
 
@@ -68,3 +69,15 @@ class TokenBucket:
             return False
         self._level -= 1.0
         return True
+
+
+class Sporadic:
+    """Refuses a share of the calls at random, whatever their rate, beside another provider's quota."""
+
+    def __init__(self, inner: QuotaProvider, share: float) -> None:
+        self._inner, self.share, self.quota = inner, share, inner.quota
+        self._random = random.Random(0)  # noqa: S311 - refusals, not secrets
+
+    def accepts(self, now: float) -> bool:
+        """See :class:`QuotaProvider`."""
+        return self._random.random() >= self.share and self._inner.accepts(now)

@@ -7,6 +7,8 @@ It does no I/O and has no clock, so that it can be stored in the ledger and simu
   window; it grows faster when the refused rate has been passed without a refusal.
 - If the provider refuses again at once, nobody sends anything for 1, 2 and then 4 seconds. One call then
   tries, and the others follow 2 seconds later.
+- Refusals that go on at rates that the provider accepted before do not come from the rate: somebody else uses
+  the quota, or the provider is short of machines. Their share is expected from then on, and changes nothing.
 - Limits in the settings and in the provider's headers are never exceeded.
 """
 
@@ -214,6 +216,7 @@ class Lease:
         epoch: grows whenever the provider refuses. A refusal of a call from an earlier epoch teaches nothing.
         hold: seconds in which nothing may be sent.
         spread: whether the calls must be spread evenly over the time until the next report.
+        stops: whether a refusal stops the other calls until the next report.
         rate: requests per minute that all processes together may send; ``None`` if no limit is known.
     """
 
@@ -223,6 +226,7 @@ class Lease:
     epoch: int = 0
     hold: float = 0.0
     spread: bool = False
+    stops: bool = True
     rate: float | None = None
 
 
@@ -255,6 +259,37 @@ _USED = 0.85
 _ENOUGH = 10
 """Calls accepted between two refusals that are enough for an estimate."""
 
+_LEAST_OF_MEASURED = 1 / 8
+"""The share of what was accepted to which refusals in a row lower the rate at most; pauses do the rest."""
+
+_CONTRADICTIONS = 3
+"""Refusals at rates that were accepted before, after which a trial shows whether the rate matters at all."""
+
+_MIXED = 1.0
+"""Fewest calls accepted between two refusals: a quota that is used up refuses one call after another."""
+
+_SURELY_ACCEPTED = 0.85
+"""The share of what was accepted in the last window that is sent in a trial: no steady quota refuses it."""
+
+_FEW, _ENOUGH_REFUSED, _LONGEST_TRIAL, _LONG = 3, 8, 400, 2.0
+"""A trial with fewer refused calls than the first shows none; it ends at the second, or
+after so many calls or windows."""
+
+_MUCH_LESS = 0.6
+"""The rate matters if a trial's refused share is less than this part of the share before."""
+
+_MOST_SPORADIC = 0.4
+"""A larger refused share is an outage, or a quota that has fallen far."""
+
+_FIRST_GAP, _LONGEST_GAP = 2, 128
+"""Windows between two trials; they double while these find the same."""
+
+_RECENT = 5
+"""Bins that show at once when far more is refused than expected."""
+
+_TOO_MANY = 3.0
+"""Standard errors by which refusals exceed an expected share."""
+
 _SECONDS_IN_STORE = 2
 """Bins for whose length unused calls accumulate beyond one call, at a rate that refusals taught."""
 
@@ -266,7 +301,15 @@ _ROUNDING = 1e-9
 
 @dataclass
 class _QuotaState:
-    """What is stored of a quota. Times are in the seconds of the controller's caller."""
+    """What is stored of a quota. Times are in the seconds of the controller's caller.
+
+    Refusals below ``measured``, the rate that the provider was last seen to accept, are ``contradictions``
+    of a quota. ``doubted`` was the rate before them, and ``tried`` and ``declined`` are the units sent and
+    refused since; ``seen`` were accepted before the last refusal. A trial (``tries``, begun at ``tried_at``)
+    counts them from its beginning; ``suspected`` is the refused share before it, and ``fallback`` the rate
+    afterwards if the rate matters. ``sporadic`` is the share that is refused whatever the rate, and is tried
+    again after ``gap`` windows.
+    """
 
     rate: float | None = None
     limit: float | None = None
@@ -279,6 +322,19 @@ class _QuotaState:
     steady: bool = False
     used: float = 0.0
     before: float | None = None
+    measured: float | None = None
+    doubted: float | None = None
+    doubted_at: float = _LONG_AGO
+    contradictions: int = 0
+    seen: float = 0.0
+    tried: float = 0.0
+    declined: float = 0.0
+    tries: bool = False
+    suspected: float = 0.0
+    fallback: float = 0.0
+    sporadic: float = 0.0
+    tried_at: float = _LONG_AGO
+    gap: int = _FIRST_GAP
     sent: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, float] = field(default_factory=dict)
 
@@ -286,6 +342,13 @@ class _QuotaState:
     def load(cls, stored: Mapping[str, Any]) -> _QuotaState:
         """Return what :meth:`_Quota.dump` returned."""
         return cls(**stored)
+
+
+def _excess(share: float, sent: float, refused: float, *, error: float = 0.0) -> float:
+    """Return by how many standard errors more calls were refused than a share with a relative error."""
+    sent = max(sent, refused, 1.0)
+    expected = sent * share
+    return (refused - 1.0 - expected) / math.sqrt(expected * (1.0 - share) + (error * expected) ** 2)
 
 
 class _Quota:
@@ -344,6 +407,7 @@ class _Quota:
         """Count units as sent; negative ones were counted before and are given back."""
         self.state.level -= units
         self.state.used += units
+        self.state.tried += units
         if units > 0.0:
             self._sent.add(now, units)
         else:
@@ -353,6 +417,7 @@ class _Quota:
         """Count units as refused."""
         if units > 0.0:
             self.state.used -= units
+            self.state.declined += units
             self._refused.add(now, units)
 
     def restart(self, now: float, idle: float) -> None:
@@ -379,7 +444,7 @@ class _Quota:
             state.before = rate
         state.climbs, state.climbed_at, state.used = 0, now, 0.0
         start = max(state.since, now - self._window)
-        if self._accepted(start) < _ENOUGH * size:
+        if self._accepted(start) < _ENOUGH * size <= self._accepted(now - self._window):
             start = now - self._window  # demand has only just begun again
         if self._accepted(start) < 1.0:
             # Nothing has been accepted for a window: this is an outage and says nothing about the quota.
@@ -395,18 +460,128 @@ class _Quota:
         lower = _BACK_TO * min(estimates)
         if rate is not None:
             lower = min(lower, _BACK_TO * rate if first else rate)
+        if not first and state.measured is not None:
+            lower = max(lower, _LEAST_OF_MEASURED * state.measured)
         state.rate, state.level = max(lower, 1.0), min(state.level, 0.0)
         state.steady = state.before is not None and state.rate >= _LITTLE * state.before
+        self._doubt(now, size, rate, min(estimates))
+
+    def _doubt(self, now: float, size: float, rate: float | None, measured: float) -> None:
+        """See whether refusals go on, among accepted calls, at rates that the provider was seen to accept.
+
+        Args:
+            now: when the provider refused.
+            size: units of a call.
+            rate: the rate that was refused.
+            measured: the rate that it is seen to accept.
+        """
+        state = self.state
+        accepted, state.seen = state.tried - state.declined - state.seen, state.tried - state.declined
+        contradicted = state.measured is not None and rate is not None and rate <= state.measured
+        state.measured = measured
+        if not contradicted or accepted < _MIXED * size:
+            state.doubted, state.doubted_at, state.contradictions = rate or measured, now, 0
+            state.tried = state.declined = state.seen = 0.0
+            return
+        state.contradictions += 1
+        if state.contradictions >= _CONTRADICTIONS and state.seen >= _ENOUGH * size:
+            seconds = max(now - state.doubted_at, self._window / BINS)
+            accepted = min(state.seen * self._window / seconds, self._accepted(now - self._window))
+            self._try(now, state.doubted, accepted, fallback=state.rate)
+
+    @property
+    def forgiving(self) -> bool:
+        """Whether refusals are expected, so that one of them stops no other call."""
+        return self.state.tries or self.state.sporadic > 0.0
+
+    def expects(self, now: float, size: float) -> bool:
+        """Return whether a refusal changes nothing, for it is one of those that do not depend on the rate.
+
+        Args:
+            now: seconds.
+            size: units of a call.
+        """
+        state = self.state
+        if not self.forgiving:
+            return False
+        if state.tries:
+            sent, refused = state.tried, state.declined
+        else:
+            start = max(state.climbed_at, now - _RECENT * self._window / BINS)
+            sent, refused = self._sent.since(start), self._refused.since(start)
+        expected = _excess(_MOST_SPORADIC, sent / size, refused / size) <= _TOO_MANY
+        if state.tries and not expected:
+            state.tries, state.measured = False, state.fallback
+        return expected
+
+    def _try(
+        self,
+        now: float,
+        rate: float | None,
+        accepted: float,
+        share: float = 0.0,
+        fallback: float | None = None,
+    ) -> None:
+        """Begin to send less than was accepted, to see whether the refused share depends on the rate.
+
+        Args:
+            now: seconds.
+            rate: the rate to go back to if it does not; ``None`` for no limit.
+            accepted: units per window that the provider was seen to accept.
+            share: the share that is refused at the present rate; 0 if that is not known.
+            fallback: the rate to go back to if the rate matters; ``None`` for what was accepted.
+        """
+        state = self.state
+        state.tries, state.tried_at, state.doubted, state.suspected = True, now, rate, share
+        state.fallback, state.measured = fallback or _BACK_TO * accepted, None
+        state.rate, state.level = max(_SURELY_ACCEPTED * accepted, 1.0), min(state.level, 0.0)
+        state.tried = state.declined = state.seen = 0.0
+        state.contradictions = 0
+
+    def _differs(self, now: float, size: float) -> bool:
+        """Begin a trial if far more is refused than the last one found, or if it was long ago."""
+        state, start = self.state, now - self._window
+        sent, refused = self._sent.since(start), self._refused.since(start)
+        error = _ENOUGH_REFUSED**-0.5
+        if _excess(state.sporadic, sent / size, refused / size, error=error) > _TOO_MANY:
+            self._try(now, self.rate, sent - refused, refused / max(sent, refused))
+        elif now - state.tried_at > state.gap * self._window:
+            self._try(now, self.rate, sent - refused, state.sporadic)
+        return state.tries
+
+    def _end_trial(self, now: float, size: float) -> None:
+        """See whether the rate made a difference, once enough was tried."""
+        state = self.state
+        few = state.declined < _ENOUGH_REFUSED * size and state.tried < _LONGEST_TRIAL * size
+        windows = (now - state.tried_at) / self._window
+        if windows < _RECENT / BINS or (few and windows < _LONG):
+            return
+        state.tries, state.tried_at, state.climbed_at, state.used = False, now, now, 0.0
+        share = state.declined / max(state.tried, size) if state.declined >= _FEW * size else 0.0
+        if share > _MOST_SPORADIC:
+            state.rate = state.measured = state.fallback
+        elif share > _MUCH_LESS * state.suspected:
+            state.gap = min(2 * state.gap, _LONGEST_GAP) if state.sporadic else _FIRST_GAP
+            state.sporadic, state.rate = share, state.doubted
+        else:
+            state.gap, state.sporadic = _FIRST_GAP, share
+            state.rate = max(state.fallback / (1.0 - share), 1.0)
+            state.steady = state.doubted is not None and state.rate >= _LITTLE * state.doubted
 
     def climb(self, now: float, size: float) -> None:
         """Raise the rate a little, if it has been used for a window without a refusal."""
         state, rate = self.state, self.rate
+        if state.tries:
+            self._end_trial(now, size)
+            return
+        if state.sporadic and now - state.tried_at >= self._window and self._differs(now, size):
+            return
         if state.rate is None or rate is None:
             return
         elapsed = now - state.climbed_at
         if elapsed < self._window:
             return
-        if state.used < _USED * rate * elapsed / self._window:
+        if state.used < _USED * (1.0 - state.sporadic) * rate * elapsed / self._window:
             state.climbed_at, state.used = now, 0.0
         elif state.used >= _CALLS_PER_STEP * size or not state.steady:
             if state.steady:
@@ -427,7 +602,7 @@ class _Quota:
         A short interval can lie in a gap of the provider's window, so it may at most halve the rate.
         """
         seconds = max(now - start, self._window / BINS)
-        estimate = self._accepted(start) * self._window / seconds
+        estimate = self._accepted(start) / (1.0 - self.state.sporadic) * self._window / seconds
         if seconds < self._window / 2 and self.rate is not None:
             return max(estimate, self.rate / 2 / _BACK_TO)
         return estimate
@@ -553,7 +728,13 @@ class _RateController:
             self._hold_until = max(self._hold_until, now + wait)
 
     def _refuse(self, now: float, report: RateReport, size: Mapping[Unit, float]) -> None:
-        self.quotas[report.cause].cut(now, size[report.cause], first=self._streak == 0)
+        quota, units = self.quotas[report.cause], size[report.cause]
+        if quota.expects(now, units):
+            return
+        quota.cut(now, units, first=self._streak == 0)
+        if quota.expects(now, units):
+            self._epoch, self._streak = self._epoch + 1, 0
+            return
         pause = min(2.0 ** (self._streak - 1), _LONGEST_PAUSE) * self._bin if self._streak else 0.0
         self._hold_until = max(self._hold_until, now + pause)
         self._epoch += 1
@@ -564,6 +745,7 @@ class _RateController:
         rate = requests.rate
         per_minute = None if rate is None else rate * _WINDOW / self._window
         spread = requests.learnt or tokens.learnt
+        stops = not any(quota.forgiving for quota in self.quotas.values())
         hold = max(0.0, self._hold_until - now)
         room = min(quota.room(now, size[unit]) for unit, quota in self.quotas.items())
         if hold > 0.0:
@@ -573,7 +755,7 @@ class _RateController:
             if room and report.wanted:
                 self._tried_at = now
         if math.isinf(room):
-            return Lease(epoch=self._epoch)
+            return Lease(epoch=self._epoch, stops=stops)
         calls = min(report.wanted, self._share(report, room))
         requests.send(now, calls)
         leased_tokens = calls * min(size["tokens"], tokens.rate or math.inf)
@@ -585,6 +767,7 @@ class _RateController:
             epoch=self._epoch,
             hold=hold,
             spread=spread,
+            stops=stops,
             rate=per_minute,
         )
 

@@ -96,11 +96,12 @@ class _LeaseHolder:
             self._tally.sent_tokens -= passage.tokens
 
     def add(self, passage: Passage, end: CallEnd, now: float) -> None:
-        """Record how a call ended. A refusal stops all others until the next lease says how to continue."""
+        """Record how a call ended. An unexpected refusal stops the others until the next lease."""
         self._tally.add(passage.tokens, passage.epoch, end, now)
         if end.tokens is not None:
             self._return_tokens(passage.tokens - end.tokens)
-        if end.refused and self._lease is not None and passage.epoch >= self._lease.epoch:
+        lease = self._lease
+        if end.refused and lease is not None and lease.stops and passage.epoch >= lease.epoch:
             self._stopped = True
 
     def report(self, waiting: Sequence[float], now: float) -> tuple[RateReport, RateTally] | None:

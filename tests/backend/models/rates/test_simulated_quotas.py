@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from quota_providers import FixedWindow, QuotaProvider, TokenBucket, TrailingWindow
+from quota_providers import FixedWindow, QuotaProvider, Sporadic, TokenBucket, TrailingWindow
 from simulated_calls import SimulatedCalls, model_settings
 from virtual_time import run_in_virtual_time
 
@@ -102,6 +102,40 @@ def test_a_long_refusal_of_everything_does_not_end_in_a_crawl() -> None:
         calls.provider.quota = 600
         await calls.full_demand(4)
         assert calls.used(16, 18) >= 0.5
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("share", [0.02, 0.08, 0.2])
+def test_refusals_that_do_not_depend_on_the_rate_do_not_lower_it(share: float) -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(Sporadic(TokenBucket(1e9), share), 2)
+        await calls.full_demand(10, workers=20)
+        possible = 20 * 60 / calls.latency
+        assert sum(calls.accepted[minute] for minute in range(4, 10)) >= 0.6 * 6 * possible
+
+    run_in_virtual_time(main())
+
+
+def test_a_quota_is_used_though_some_calls_are_refused_whatever_the_rate() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(Sporadic(TrailingWindow(600), 0.08), 1)
+        await calls.full_demand(12)
+        assert calls.used(3, 12) >= 0.7
+        assert calls.refused_share(3, 12) <= 0.3
+
+    run_in_virtual_time(main())
+
+
+def test_refusals_that_have_ended_are_expected_no_longer() -> None:
+    async def main() -> None:
+        provider = Sporadic(TrailingWindow(600), 0.08)
+        calls = SimulatedCalls(provider, 1)
+        await calls.full_demand(5)
+        provider.share = 0.0
+        await calls.full_demand(20)
+        assert calls.used(15, 25) >= 0.9
+        assert calls.refused_share(15, 25) <= 0.02
 
     run_in_virtual_time(main())
 

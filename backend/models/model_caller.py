@@ -32,8 +32,7 @@ from backend.models.calls import CallGate, ModelAnswer, ProviderResponse, read_r
 from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
 from backend.models.model import Model, TokenPrices, Used
 from backend.models.rates import answers
-from backend.models.rates.answers import CallEnd
-from backend.models.rates.controller import Clock, RateStore
+from backend.models.rates.answers import CallEnd, Clock, RateStore
 from backend.models.rates.gate import Passage, RateGate
 from backend.questions.prompts.messages import Messages
 from backend.questions.question import TaskQuestion

@@ -35,7 +35,8 @@ from backend.models.calls import CallGate
 from backend.models.failures import Turn, Wait
 from backend.models.model import Model, TokenMeter, count_text
 from backend.models.model_caller import Backlog, ModelCaller
-from backend.models.rates.controller import Clock, ProcessRates, RateStore
+from backend.models.rates.answers import Clock, RateStore
+from backend.models.rates.controller import ProcessRates
 from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.confidences import answer_confidences
 from backend.settings import ModelSettings

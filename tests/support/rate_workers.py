@@ -11,7 +11,8 @@ from ledger_workers import Start
 from simulated_calls import model_settings
 
 from backend.ledger import Ledger, Writer
-from backend.models.rates.controller import LedgerRates, RateReport
+from backend.models.rates.answers import RateReport
+from backend.models.rates.controller import LedgerRates
 
 MODEL = model_settings(rpm=120)
 

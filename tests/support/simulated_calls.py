@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from quota_providers import QuotaProvider
 
 from backend.errors import LedgerError
-from backend.models.rates.answers import CallEnd
-from backend.models.rates.controller import Lease, ProcessRates, RateReport, RateStore
+from backend.models.rates.answers import CallEnd, Lease, RateReport, RateStore
+from backend.models.rates.controller import ProcessRates
 from backend.models.rates.gate import Passage, RateGate
 from backend.settings import ModelSettings
 

@@ -19,90 +19,14 @@ import math
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import Connection
 
 from backend.ledger import Writer, answers
 from backend.ledger.database import statements
+from backend.models.rates.answers import Allowance, Clock, Lease, RateReport, Unit
 from backend.settings import ModelSettings
-
-START: Final = 20
-_MOST: Final = 512
-"""The first and the highest number of calls at once."""
-
-_LEAST_USEFUL: Final = 4.0
-"""Calls at once that every model is allowed, however slow it seems, unless calls time out."""
-
-_QUICK = 0.25
-_NOTICEABLY_SLOWER = 2.0
-
-
-class Concurrency:
-    """The calls under way, and how many are allowed.
-
-    The number doubles from one generation of calls to the next, as long as answers are quick: they take less
-    than a quarter of the model's ``timeout``, or less than twice the shortest answer. A local server that
-    answers one call after another thus never has a queue so long that calls time out. Once its answers show
-    how many calls it can use, it is sent no more than these. A call that does time out halves the number.
-
-    Args:
-        timeout: seconds that one call may take.
-        most: the most calls at once by the settings, which is then also the first number; ``None`` to begin
-            with :data:`START` and to go up to :data:`_MOST`.
-        careful: whether the first answer must show that the server can be sent :data:`START` calls. A
-            server of one's own may answer one call after another, and most of these would time out.
-
-    Attributes:
-        limit: how many are allowed.
-        under_way: how many there are; counted by the gate.
-    """
-
-    def __init__(self, timeout: float, most: int | None, *, careful: bool = False) -> None:
-        self._timeout = timeout
-        self._most = float(_MOST if most is None else most)
-        self._untried = careful and most is None
-        self.limit = _LEAST_USEFUL if self._untried else float(START if most is None else most)
-        self.under_way = 0
-        self._shortest = float("inf")
-        self._until_next_halving = 0
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the settings or time-outs keep the number low."""
-        return self.limit < START
-
-    @property
-    def free(self) -> bool:
-        """Whether another call may start."""
-        return self.under_way < int(self.limit)
-
-    def answered(self, seconds: float, *, useful: float = math.inf) -> None:
-        """Take in the duration of an answer, whose call is still counted as under way.
-
-        Args:
-            seconds: the duration.
-            useful: how many calls at once the model can use; more would only make each of them take longer.
-        """
-        self._until_next_halving -= 1
-        self._shortest = min(self._shortest, seconds)
-        if self._untried and seconds * START / _LEAST_USEFUL < self._timeout / 2:
-            self.limit = float(START)
-        self._untried = False
-        quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
-        if quick and 2 * self.under_way >= self.limit:
-            self.limit = min(self.limit + 1.0, self._most)
-        self.limit = min(self.limit, max(useful, _LEAST_USEFUL))
-
-    def timed_out(self) -> None:
-        """Halve the number. The calls that started with this one do not halve it again."""
-        if self._until_next_halving <= 0:
-            self.limit = max(1.0, self.limit / 2)
-            self._until_next_halving = self.under_way
-        else:
-            self._until_next_halving -= 1
-
 
 BINS = 60
 """Bins per window: a bin of the usual window of a minute is a second."""
@@ -151,85 +75,6 @@ class _Counts:
         return sum(units for number, units in self._bins.items() if (number + 1) * self._width > start)
 
 
-Unit: TypeAlias = Literal["requests", "tokens"]
-"""What quotas are counted in."""
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a provider's headers say about one quota.
-
-    Attributes:
-        limit: units per window; ``None`` if not reported.
-        remaining: units that may still be sent; ``None`` if not reported.
-        reset: seconds until all units are available again; ``None`` if not reported.
-    """
-
-    limit: float | None = None
-    remaining: float | None = None
-    reset: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RateReport:
-    """What happened in one process since its last report, and what it wants to do next.
-
-    Attributes:
-        owner: the process.
-        wanted: calls that wait, or are expected until the next report.
-        wanted_tokens: their tokens.
-        sent: calls that were sent without a lease, because the rate was unlimited.
-        sent_tokens: their tokens.
-        unused: leased calls that are given back.
-        unused_tokens: leased tokens that are given back; negative if calls used more than was leased.
-        refused: calls that the provider refused (HTTP 429).
-        refused_tokens: their tokens.
-        refused_epoch: the latest epoch in which a refused call was sent.
-        cause: which quota was exhausted, if the provider reported it.
-        wait: seconds from now that the provider asks to wait.
-        allowances: what the headers of the last responses said.
-    """
-
-    owner: str
-    wanted: int = 0
-    wanted_tokens: float = 0.0
-    sent: int = 0
-    sent_tokens: float = 0.0
-    unused: int = 0
-    unused_tokens: float = 0.0
-    refused: int = 0
-    refused_tokens: float = 0.0
-    refused_epoch: int = -1
-    cause: Unit = "requests"
-    wait: float = 0.0
-    allowances: Mapping[Unit, Allowance] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """What one process may send until its next report.
-
-    Attributes:
-        calls: how many calls; ``None`` for any number.
-        tokens: how many tokens.
-        limits_tokens: whether no call may start after the tokens are used up.
-        epoch: grows whenever the provider refuses. A refusal of a call from an earlier epoch teaches nothing.
-        hold: seconds in which nothing may be sent.
-        spread: whether the calls must be spread evenly over the time until the next report.
-        stops: whether a refusal stops the other calls until the next report.
-        rate: requests per minute that all processes together may send; ``None`` if no limit is known.
-    """
-
-    calls: int | None = None
-    tokens: float = 0.0
-    limits_tokens: bool = False
-    epoch: int = 0
-    hold: float = 0.0
-    spread: bool = False
-    stops: bool = True
-    rate: float | None = None
-
-
 _BACK_TO = 0.95
 """The share of the estimated quota that is sent after a refusal."""
 
@@ -265,15 +110,11 @@ _LEAST_OF_MEASURED = 1 / 8
 _CONTRADICTIONS = 3
 """Refusals at rates that were accepted before, after which a trial shows whether the rate matters at all."""
 
-_MIXED = 1.0
-"""Fewest calls accepted between two refusals: a quota that is used up refuses one call after another."""
-
 _SURELY_ACCEPTED = 0.85
 """The share of what was accepted in the last window that is sent in a trial: no steady quota refuses it."""
 
 _FEW, _ENOUGH_REFUSED, _LONGEST_TRIAL, _LONG = 3, 8, 400, 2.0
-"""A trial with fewer refused calls than the first shows none; it ends at the second, or
-after so many calls or windows."""
+"""Refused calls that a trial needs, and at which it ends; its most calls and windows."""
 
 _MUCH_LESS = 0.6
 """The rate matters if a trial's refused share is less than this part of the share before."""
@@ -338,13 +179,8 @@ class _QuotaState:
     sent: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def load(cls, stored: Mapping[str, Any]) -> _QuotaState:
-        """Return what :meth:`_Quota.dump` returned."""
-        return cls(**stored)
 
-
-def _excess(share: float, sent: float, refused: float, *, error: float = 0.0) -> float:
+def _excess(share: float, sent: float, refused: float, error: float = 0.0) -> float:
     """Return by how many standard errors more calls were refused than a share with a relative error."""
     sent = max(sent, refused, 1.0)
     expected = sent * share
@@ -479,7 +315,7 @@ class _Quota:
         accepted, state.seen = state.tried - state.declined - state.seen, state.tried - state.declined
         contradicted = state.measured is not None and rate is not None and rate <= state.measured
         state.measured = measured
-        if not contradicted or accepted < _MIXED * size:
+        if not contradicted or accepted < size:  # a quota that is used up refuses one call after another
             state.doubted, state.doubted_at, state.contradictions = rate or measured, now, 0
             state.tried = state.declined = state.seen = 0.0
             return
@@ -509,10 +345,11 @@ class _Quota:
         else:
             start = max(state.climbed_at, now - _RECENT * self._window / BINS)
             sent, refused = self._sent.since(start), self._refused.since(start)
-        expected = _excess(_MOST_SPORADIC, sent / size, refused / size) <= _TOO_MANY
-        if state.tries and not expected:
+        if _excess(_MOST_SPORADIC, sent / size, refused / size) <= _TOO_MANY:
+            return True
+        if state.tries:
             state.tries, state.measured = False, state.fallback
-        return expected
+        return False
 
     def _try(
         self,
@@ -535,19 +372,16 @@ class _Quota:
         state.tries, state.tried_at, state.doubted, state.suspected = True, now, rate, share
         state.fallback, state.measured = fallback or _BACK_TO * accepted, None
         state.rate, state.level = max(_SURELY_ACCEPTED * accepted, 1.0), min(state.level, 0.0)
-        state.tried = state.declined = state.seen = 0.0
-        state.contradictions = 0
+        state.tried = state.declined = state.seen = state.contradictions = 0
 
-    def _differs(self, now: float, size: float) -> bool:
+    def _differs(self, now: float, size: float) -> None:
         """Begin a trial if far more is refused than the last one found, or if it was long ago."""
         state, start = self.state, now - self._window
         sent, refused = self._sent.since(start), self._refused.since(start)
-        error = _ENOUGH_REFUSED**-0.5
-        if _excess(state.sporadic, sent / size, refused / size, error=error) > _TOO_MANY:
+        if _excess(state.sporadic, sent / size, refused / size, _ENOUGH_REFUSED**-0.5) > _TOO_MANY:
             self._try(now, self.rate, sent - refused, refused / max(sent, refused))
         elif now - state.tried_at > state.gap * self._window:
             self._try(now, self.rate, sent - refused, state.sporadic)
-        return state.tries
 
     def _end_trial(self, now: float, size: float) -> None:
         """See whether the rate made a difference, once enough was tried."""
@@ -573,10 +407,9 @@ class _Quota:
         state, rate = self.state, self.rate
         if state.tries:
             self._end_trial(now, size)
-            return
-        if state.sporadic and now - state.tried_at >= self._window and self._differs(now, size):
-            return
-        if state.rate is None or rate is None:
+        elif state.sporadic and now - state.tried_at >= self._window:
+            self._differs(now, size)
+        if state.tries or state.rate is None or rate is None:
             return
         elapsed = now - state.climbed_at
         if elapsed < self._window:
@@ -644,8 +477,8 @@ class _RateController:
         stored = dict(state or {})
         self._window, self._bin = window, window / BINS
         self.quotas: Mapping[Unit, _Quota] = {
-            "requests": _Quota(window, requests, _QuotaState.load(stored.get("requests", {}))),
-            "tokens": _Quota(window, tokens, _QuotaState.load(stored.get("tokens", {}))),
+            "requests": _Quota(window, requests, _QuotaState(**stored.get("requests", {}))),
+            "tokens": _Quota(window, tokens, _QuotaState(**stored.get("tokens", {}))),
         }
         self._epoch = int(stored.get("epoch", 0))
         self._streak = int(stored.get("streak", 0))
@@ -777,24 +610,6 @@ class _RateController:
             return report.wanted
         demand = sum(held[0] for held in self._demand.values())
         return math.ceil(room * report.wanted / demand) if report.wanted else 0
-
-
-Clock = Callable[[], float]
-
-
-class RateStore(Protocol):
-    """Exchanges reports for leases."""
-
-    window: float
-    """Seconds for which providers count."""
-
-    async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
-        """Take a process's report about a model, and return what the process may send next.
-
-        Raises:
-            LedgerError: the database failed.
-        """
-        ...
 
 
 class ProcessRates:

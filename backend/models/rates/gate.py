@@ -19,11 +19,87 @@ from typing import Any, Final
 import structlog
 
 from backend.errors import LedgerError, RateLimitedError, WithdrawnError
-from backend.models.rates.answers import CallEnd, RateTally
-from backend.models.rates.controller import BINS, Concurrency, Lease, RateReport, RateStore
+from backend.models.rates.answers import CallEnd, Lease, RateReport, RateStore, RateTally
+from backend.models.rates.controller import BINS
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
+
+START: Final = 20
+_MOST: Final = 512
+"""The first and the highest number of calls at once."""
+
+_LEAST_USEFUL: Final = 4.0
+"""Calls at once that every model is allowed, however slow it seems, unless calls time out."""
+
+_QUICK = 0.25
+_NOTICEABLY_SLOWER = 2.0
+
+
+class Concurrency:
+    """The calls under way, and how many are allowed.
+
+    The number doubles from one generation of calls to the next, as long as answers are quick: they take less
+    than a quarter of the model's ``timeout``, or less than twice the shortest answer. A local server that
+    answers one call after another thus never has a queue so long that calls time out. Once its answers show
+    how many calls it can use, it is sent no more than these. A call that does time out halves the number.
+
+    Args:
+        timeout: seconds that one call may take.
+        most: the most calls at once by the settings, which is then also the first number; ``None`` to begin
+            with :data:`START` and to go up to :data:`_MOST`.
+        careful: whether the first answer must show that the server can be sent :data:`START` calls. A
+            server of one's own may answer one call after another, and most of these would time out.
+
+    Attributes:
+        limit: how many are allowed.
+        under_way: how many there are; counted by the gate.
+    """
+
+    def __init__(self, timeout: float, most: int | None, *, careful: bool = False) -> None:
+        self._timeout = timeout
+        self._most = float(_MOST if most is None else most)
+        self._untried = careful and most is None
+        self.limit = _LEAST_USEFUL if self._untried else float(START if most is None else most)
+        self.under_way = 0
+        self._shortest = float("inf")
+        self._until_next_halving = 0
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the settings or time-outs keep the number low."""
+        return self.limit < START
+
+    @property
+    def free(self) -> bool:
+        """Whether another call may start."""
+        return self.under_way < int(self.limit)
+
+    def answered(self, seconds: float, *, useful: float = math.inf) -> None:
+        """Take in the duration of an answer, whose call is still counted as under way.
+
+        Args:
+            seconds: the duration.
+            useful: how many calls at once the model can use; more would only make each of them take longer.
+        """
+        self._until_next_halving -= 1
+        self._shortest = min(self._shortest, seconds)
+        if self._untried and seconds * START / _LEAST_USEFUL < self._timeout / 2:
+            self.limit = float(START)
+        self._untried = False
+        quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
+        if quick and 2 * self.under_way >= self.limit:
+            self.limit = min(self.limit + 1.0, self._most)
+        self.limit = min(self.limit, max(useful, _LEAST_USEFUL))
+
+    def timed_out(self) -> None:
+        """Halve the number. The calls that started with this one do not halve it again."""
+        if self._until_next_halving <= 0:
+            self.limit = max(1.0, self.limit / 2)
+            self._until_next_halving = self.under_way
+        else:
+            self._until_next_halving -= 1
+
 
 _VALID = 2.0
 """Periods for which a lease may be used."""

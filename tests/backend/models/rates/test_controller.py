@@ -9,7 +9,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from backend.models.rates.controller import Allowance, Lease, RateReport, _RateController
+from backend.models.rates.answers import Allowance, Lease, RateReport
+from backend.models.rates.controller import _RateController
 
 NOW = 1_000_000.0
 

@@ -13,8 +13,7 @@ from virtual_time import run_in_virtual_time
 
 from backend.errors import RateLimitedError, WithdrawnError
 from backend.models.rates.answers import CallEnd
-from backend.models.rates.controller import START, Concurrency
-from backend.models.rates.gate import Cancellation, RateGate, cancellation, request_size
+from backend.models.rates.gate import START, Cancellation, Concurrency, RateGate, cancellation, request_size
 
 
 async def passes(gate: RateGate, size: int, order: list[int]) -> None:

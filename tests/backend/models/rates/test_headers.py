@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from backend.models.rates.answers import (
+    Allowance,
     allowances,
     error_headers,
     refusing_unit,
     response_headers,
     retry_after,
 )
-from backend.models.rates.controller import Allowance
 
 
 def failure(headers: dict[str, str], body: object = None) -> Exception:

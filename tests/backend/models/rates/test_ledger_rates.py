@@ -12,7 +12,8 @@ from rate_workers import MODEL, lease_calls, lease_for
 from sqlalchemy import Connection
 
 from backend.ledger import Ledger, Writer, answers
-from backend.models.rates.controller import LedgerRates, RateReport
+from backend.models.rates.answers import RateReport
+from backend.models.rates.controller import LedgerRates
 
 
 class SetClock:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, bindparam, case, delete, insert, or_, select, update
 
 from backend.ledger import money
-from backend.ledger.answers import store_received
+from backend.ledger.answers import find_by_key, store_received
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, now, upsert
 from backend.ledger.database.writer import Writer
@@ -173,11 +173,14 @@ class Claims:
 
         Returns:
             The claim if ``owner`` holds it now: it was free, had expired, was held by this owner already, or
-            its owner has died. ``None`` also if the dead owner had received answers, which are stored now
-            and may be what is wanted.
+            its owner has died. ``None`` also if the answer is stored, or if the dead owner had received
+            answers, which are stored now and may be what is wanted.
         """
-        if self._end_dead({self._owner_of(key)} - {owner, ""}).answers:
+        holder = self._owner_of(key)
+        if self._end_dead({holder} - {owner, ""}).answers:
             return None
+        if not holder and find_by_key(self.connection, [key]):
+            return None  # this transaction has ended the claims of the process that received it
         at = now(self.connection)
         row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
         held = self.connection.execute(_ACQUIRE, row).first()

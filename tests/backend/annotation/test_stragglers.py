@@ -18,7 +18,7 @@ from backend.annotation import asking
 from backend.commands.shared import output
 from backend.ledger.database import tables
 from backend.models import model_caller
-from backend.models.rates import controller, gate
+from backend.models.rates import gate
 from backend.testing import Reply
 
 TASKS = 16
@@ -79,7 +79,7 @@ def green_calls(folder: LabelFolder) -> Sequence[Any]:
 
 
 def folder_of(path: Path, script: Slow, policy: str) -> LabelFolder:
-    most = {"red": controller.START, "green": 4}
+    most = {"red": gate.START, "green": 4}
     models = {name: {"max_concurrency": calls} for name, calls in most.items()}
     return LabelFolder(path, script, models=models, concurrency=TASKS, policy={"name": policy})
 

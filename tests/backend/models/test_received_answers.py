@@ -28,6 +28,7 @@ from backend.ledger.answers import (
     remove_stored,
     store_received,
 )
+from backend.ledger.claims import Claims, process_owner
 from backend.ledger.database import tables
 from backend.models import Pool
 from backend.models.call_ledger import CallLedger, ModelQuery
@@ -40,7 +41,7 @@ CALL = 14_000_000
 """Picodollars of the usage (10, 2) at 1 $ and 2 $ a million."""
 
 KILLED = """
-import asyncio, functools, os, sys
+import asyncio, os, signal, sys
 import test_received_answers as here
 from backend.ledger.database import writer
 from backend.models import call_ledger, model
@@ -55,8 +56,12 @@ async def counted(*arguments, **options):
     read.append(answer)
     if len(read) == len(here.TASKS):
         # in the loop's next turn, in which each caller has its answer
-        asyncio.get_running_loop().call_soon(functools.partial(print, "read", os.getpid(), flush=True))
+        asyncio.get_running_loop().call_soon(end)
     return answer
+
+def end():
+    print("read", os.getpid(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 def without_answers(ledger, jobs, **options):
     others = [job for job in jobs if "settle" not in getattr(job.function, "together", print).__name__]
@@ -272,3 +277,16 @@ def test_answers_are_stored_also_while_another_process_looks_at_them(tmp_path: P
     with _left_behind(path) as calls:
         assert calls is not None
         assert stored(ledger) == 1
+
+
+def test_no_other_claim_of_a_dead_process_is_taken_over_where_its_answer_was_just_stored(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    left_behind(ledger, tmp_path)
+    host, process, _, number = process_owner().split()
+    dead = f"{host} {process} 0 {number}"
+    with ledger.write() as connection:
+        claims = Claims(connection)
+        assert None not in (claims.acquire(key, dead, 600.0) for key in ("another", "k"))
+        assert claims.acquire("another", "me", 600.0) is None
+        assert claims.acquire("k", "me", 600.0) is None

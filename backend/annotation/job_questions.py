@@ -137,8 +137,7 @@ class JobQuestions:
 
     def asked(self, job: Job) -> Asked:
         """All that the epochs of a job's questions hang on."""
-        settings = job.settings
-        return Asked(job.config, settings.instructions, self.embedder.identity, settings.redact)
+        return Asked.under(job.settings, job.config, self.embedder.identity)
 
     def with_texts(self, job: Job) -> list[JobQuestion]:
         """The questions whose texts the task has.

@@ -111,6 +111,11 @@ class Asked:
     embedder: str
     redact: str | None
 
+    @classmethod
+    def under(cls, settings: Settings, config: LabelConfig, embedder: str) -> Asked:
+        """A label config under a project's settings, beside the identity of the embedder."""
+        return cls(config, settings.instructions, embedder, settings.redact)
+
     def epoch(self, question: ConfigQuestion) -> str:
         """The epoch of a question."""
         return epoch_of(question, self.instructions, self.embedder, redactor_named(self.redact))
@@ -458,7 +463,7 @@ class LabelSchemes:
 
         It is the one before as long as labels are gone or new, and nobody has said what becomes of them.
         """
-        asked = Asked(config, settings.instructions, self._embedder.identity, settings.redact)
+        asked = Asked.under(settings, config, self._embedder.identity)
         if self._settled.get(project) == asked:
             return config
         async with self._turns[project]:

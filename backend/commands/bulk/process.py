@@ -165,7 +165,7 @@ def _settle(
         if problem is not None:
             raise problem
         config = parse_label_config(label_config)
-        asked = Asked(config, own.instructions, process.embedder.identity, own.redact)
+        asked = Asked.under(own, config, process.embedder.identity)
         found = transition(connection, project, asked, process.clock())
     for control, labels in found.open.items():
         source = f"--project {short_name(project)}" if is_of_label_studio(project) else f"--name {project}"
@@ -207,7 +207,7 @@ class OpenProject:
 def _held(
     process: AnnotationProcess, project: str, config: LabelConfig, settings: Settings, below: float
 ) -> HeldLabels:
-    asked = Asked(config, settings.instructions, process.embedder.identity, settings.redact)
+    asked = Asked.under(settings, config, process.embedder.identity)
     with process.ledger.read() as connection:
         return HeldLabels.of(connection, project, asked, below)
 

@@ -61,7 +61,7 @@ class Opened:
 
     def asked(self, xml: str) -> Asked:
         """A label config with what else is part of its questions' epochs."""
-        return Asked(parse_label_config(xml), self.settings.instructions, self.embedder, self.settings.redact)
+        return Asked.under(self.settings, parse_label_config(xml), self.embedder)
 
 
 @dataclass(frozen=True, slots=True)

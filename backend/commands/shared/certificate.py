@@ -165,7 +165,7 @@ def _asked_otherwise(
     except BadLabelConfigError:
         return False
     return any(
-        Asked(config, settings.instructions, schemes[question.name].embedder, settings.redact).epoch(question)
+        Asked.under(settings, config, schemes[question.name].embedder).epoch(question)
         != epochs[question.name]
         for question in config.questions
         if question.name in schemes and question.name in epochs

@@ -31,17 +31,24 @@ def no_name(opened: ExitStack) -> str:
     return "http://no-such-host.invalid"
 
 
-def no_tls(opened: ExitStack) -> str:
-    """The address of a server that speaks no TLS."""
+def answering(opened: ExitStack, answer: bytes) -> int:
+    """The port of a server that answers its first connection with some bytes, and closes it."""
     server = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
 
-    def answer() -> None:
+    def serve() -> None:
         with server.accept()[0] as connection:
-            connection.recv(100)
-            connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+            connection.recv(65536)
+            connection.sendall(answer)
 
-    threading.Thread(target=answer, daemon=True).start()
-    return f"https://127.0.0.1:{server.getsockname()[1]}"
+    threading.Thread(target=serve, daemon=True).start()
+    port: int = server.getsockname()[1]
+    return port
+
+
+def no_tls(opened: ExitStack) -> str:
+    """The address of a server that speaks no TLS."""
+    port = answering(opened, b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+    return f"https://127.0.0.1:{port}"
 
 
 def never_accepted(opened: ExitStack) -> str:
@@ -62,15 +69,8 @@ def opened() -> Iterator[ExitStack]:
 
 def breaks_off(opened: ExitStack) -> str:
     """The address of a server that closes the connection in the middle of its answer."""
-    server = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
-
-    def answer() -> None:
-        with server.accept()[0] as connection:
-            connection.recv(65536)
-            connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 400\r\n\r\n{"id": "chatcmpl-')
-
-    threading.Thread(target=answer, daemon=True).start()
-    return f"http://127.0.0.1:{server.getsockname()[1]}"
+    port = answering(opened, b'HTTP/1.1 200 OK\r\ncontent-length: 400\r\n\r\n{"id": "chatcmpl-')
+    return f"http://127.0.0.1:{port}"
 
 
 def ask(ledger: Ledger, address: str, *, stopped: bool = False) -> Exception:

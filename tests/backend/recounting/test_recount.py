@@ -24,6 +24,7 @@ from recount_project import (
     truth,
 )
 from server_process import wait_until
+from sqlalchemy import Connection
 from whole_backend import Backend
 
 from backend.ledger import blind_tasks, recounts
@@ -255,15 +256,20 @@ def test_within_an_hour_there_is_no_second_one(studio: Studio) -> None:
         assert automatic._is_due(timed, studio.project.key)
 
 
+def store_counting(studio: Studio, connection: Connection) -> None:
+    """Record that all tasks have just been counted again."""
+    counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, 0.6, 0.7, studio.backend.runtime.clock())
+    Recounts(connection, studio.project.key).store_counting(counting)
+
+
 def test_within_an_hour_there_is_one_once_people_have_labelled_much_more(
     tmp_path: Path, api: LabelStudioApi
 ) -> None:
     studio = Studio(tmp_path, api)
     with studio.backend:
         studio.predict()
-        counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, 0.6, 0.7, studio.backend.runtime.clock())
         with studio.backend.ledger.write() as connection:
-            Recounts(connection, studio.project.key).store_counting(counting)
+            store_counting(studio, connection)
         studio.label(*range(9))
         studio.tend()
         assert len(studio.countings()) == 1
@@ -276,9 +282,8 @@ def test_labels_of_blind_tasks_bring_no_recount_within_the_hour(tmp_path: Path, 
     studio = Studio(tmp_path, api)
     with studio.backend:
         studio.predict()
-        counting = Counting(1, "automatic", 1, TASKS, 0, TASKS, 0.6, 0.7, studio.backend.runtime.clock())
         with studio.backend.ledger.write() as connection:
-            Recounts(connection, studio.project.key).store_counting(counting)
+            store_counting(studio, connection)
             for task in studio.tasks[:12]:
                 [round_] = studio.backend.rounds(task, studio.project)
                 blind_tasks.enter(connection, replace(round_, audit=True), round_.id)

@@ -590,7 +590,7 @@ class IncompleteRounds:
 
     A round is incomplete if an arm that should have voted gave no vote, for a reason that can pass: an
     outage, a time-out, a rate limit, a rejected key, or a budget. ``Round.missing`` names these arms until
-    each has voted or has failed for good.
+    each has voted or has failed for good. A round that is pruned can take no vote, so it is not incomplete.
     """
 
     connection: Connection
@@ -601,9 +601,7 @@ class IncompleteRounds:
         tasks: set[int] = set()
         lacking: dict[str, dict[str, set[int]]] = {}
         times: dict[str, tuple[float, float]] = {}
-        query = select(_table.c.task, _table.c.missing, _table.c.created_at).where(
-            _table.c.project == self.project, _table.c.missing.is_not(None)
-        )
+        query = select(_table.c.task, _table.c.missing, _table.c.created_at).where(self._incomplete)
         for row in self.connection.execute(query):
             tasks.add(row.task)
             for arm, code in row.missing.items():
@@ -617,11 +615,12 @@ class IncompleteRounds:
         return _Incomplete(len(tasks), arms, times)
 
     def tasks(self) -> list[int]:
-        """Return the tasks that have one, by number; rounds that are pruned do not count."""
-        query = select(_table.c.task).where(
-            _table.c.project == self.project, _table.c.missing.is_not(None), ~_table.c.pruned
-        )
-        return sorted(set(self.connection.scalars(query)))
+        """Return the tasks that have one, by number."""
+        return sorted(set(self.connection.scalars(select(_table.c.task).where(self._incomplete))))
+
+    @property
+    def _incomplete(self) -> ColumnElement[bool]:
+        return and_(_table.c.project == self.project, _table.c.missing.is_not(None), ~_table.c.pruned)
 
 
 def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:

@@ -590,7 +590,8 @@ class IncompleteRounds:
 
     A round is incomplete if an arm that should have voted gave no vote, for a reason that can pass: an
     outage, a time-out, a rate limit, a rejected key, or a budget. ``Round.missing`` names these arms until
-    each has voted or has failed for good. A round that is pruned can take no vote, so it is not incomplete.
+    each has voted or has failed for good. No model can be asked for the vote of a round that is pruned, that is
+    of an earlier epoch, or whose task has a later round since its text has changed: it is not incomplete.
     """
 
     connection: Connection
@@ -620,7 +621,16 @@ class IncompleteRounds:
 
     @property
     def _incomplete(self) -> ColumnElement[bool]:
-        return and_(_table.c.project == self.project, _table.c.missing.is_not(None), ~_table.c.pruned)
+        later = _table.alias().c
+        epochs = tuple(ProjectRounds(self.connection, self.project).latest_epochs().items())
+        same = (later[name] == _table.c[name] for name in ("project", "task", "control", "epoch"))
+        return and_(
+            _table.c.project == self.project,
+            _table.c.missing.is_not(None),
+            ~_table.c.pruned,
+            tuple_(_table.c.control, _table.c.epoch).in_(epochs),
+            ~select(later.id).where(*same, later.id > _table.c.id).exists(),
+        )
 
 
 def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:

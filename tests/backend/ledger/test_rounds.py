@@ -195,3 +195,15 @@ def test_a_pruned_round_is_not_incomplete_since_no_model_can_be_asked_for_it(led
         incomplete = rounds.IncompleteRounds(connection, KEY.project)
         assert incomplete.count().tasks == 1
         assert incomplete.tasks() == [other.task]
+
+
+@pytest.mark.parametrize("changed", ["question", "epoch"])
+def test_a_round_that_a_later_one_has_replaced_is_not_incomplete(ledger: Ledger, changed: str) -> None:
+    """The text, or what is asked, has changed: its vote would be one on what was shown before."""
+    later = dataclasses.replace(KEY, **{changed: "other"})
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [a_round(missing={"blue": "model_timeout"})])
+        rounds.insert_each(connection, [a_round(later)])
+        incomplete = rounds.IncompleteRounds(connection, KEY.project)
+        assert incomplete.count().tasks == 0
+        assert incomplete.tasks() == []

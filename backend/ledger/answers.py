@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import uuid
@@ -591,7 +592,7 @@ def remove_stored(ledger: Ledger) -> None:
 
 
 def _files_of(ledger: Path | None) -> list[Path]:
-    return [] if ledger is None else sorted(ledger.parent.glob(f"{ledger.name}{_SUFFIX}*"))
+    return [] if ledger is None else sorted(ledger.parent.glob(f"{glob.escape(ledger.name)}{_SUFFIX}*"))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import migrated
@@ -228,7 +228,7 @@ def left_behind(ledger: Ledger, folder: Path) -> Path:
     """The file of a killed process that had received one answer."""
     with ReceivedAnswers(ledger).kept(reserved(ledger), OUTCOME, [ANSWER]):
         content = files(folder)[0].read_bytes()
-    path = folder / "ledger.sqlite.received-0"
+    path = folder / f"{ledger.file and ledger.file.name}.received-0"
     path.write_bytes(content)
     return path
 
@@ -237,6 +237,13 @@ def test_the_file_of_a_process_that_lives_is_left_alone(tmp_path: Path, ledger: 
     with ReceivedAnswers(ledger).kept(reserved(ledger), OUTCOME, [ANSWER]):
         assert stored(ledger) == 0
         assert len(files(tmp_path)) == 1
+
+
+def test_they_are_found_beside_a_ledger_whose_name_has_brackets(tmp_path: Path) -> None:
+    """A file manager names copies so, and a shell reads brackets as a pattern."""
+    with closing(Ledger(migrated.sqlite(tmp_path / "ledger [1].sqlite"))) as ledger:
+        left_behind(ledger, tmp_path)
+        assert stored(ledger) == 1
 
 
 def test_a_line_that_was_cut_off_loses_no_other(tmp_path: Path, ledger: Ledger) -> None:

@@ -179,7 +179,8 @@ class TableReplay:
         if self.ordered is not None:
             table = _on_a_scale(table, self.ordered)
 
-        warnings = oddities(file, [one.k_min for one in settings if one.k_min is not None])
+        k_mins = [one.k_min for one in settings if one.k_min is not None]
+        warnings = oddities(file, k_mins, ordered=self.ordered is not None)
         for warning in warnings:
             say(progress, f"camvo: warning: {warning}", markup=False)
         shuffles = {

@@ -17,6 +17,7 @@ from whole_backend import prompt_of
 
 from backend.commands.bulk import labelling
 from backend.commands.shared.options import LabelOptions
+from backend.datasets.sources import open_source
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import money
 from backend.ledger.projects import FailedTasks
@@ -24,6 +25,7 @@ from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
 from backend.server.status.missing import Ending
 from backend.testing import Reply
+from camvo.votes.labels import OrderedVote
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
 """Cost in $ of one call of the scripted models."""
@@ -48,6 +50,48 @@ def test_every_row_gets_its_label_beside_its_own_columns(tmp_path: Path) -> None
         folder.label()
         kept = [(row["number"], row["text"], row["camvo_label"]) for row in folder.rows()]
         assert kept == [("1", "lovely", "Glad"), ("2", "gloomy", "Sad")]
+
+
+STARS = {"labels": ("1", "2", "3", "4", "5")}
+
+
+def rates_four(body: dict[str, Any]) -> Reply:
+    return Reply.says({"label": "4" if body["model"] == "red" else "5"})
+
+
+def test_labels_in_an_order_are_read_as_a_scale(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, rates_four) as folder:
+        table = folder.write("in.csv", "text\nlovely\n")
+        options = LabelOptions(**STARS, text_column="text", ordered="absolute")
+        [question] = options.dataset(open_source(table)).config.questions
+        assert question.control.aggregation == OrderedVote(STARS["labels"], "absolute")
+        folder.label(**STARS, ordered="absolute")
+        assert folder.rows()[0]["camvo_label"] in {"4", "5"}
+        assert "look like a scale" not in folder.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_labels_that_look_like_a_scale_are_named(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, rates_four) as folder:
+        folder.write("in.csv", "text\nlovely\n")
+        folder.label(**STARS)
+        assert "the labels of label look like a scale" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": ("Low", "High")}, "a scale has from 3 to 11 labels or numbers, not 2"),
+        ({"label_config": XML, "labels": (), "text_column": None}, "is for --labels"),
+    ],
+)
+def test_an_order_is_refused_where_it_can_be_none(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "text\nlovely\n")
+        with pytest.raises(ConfigError, match=message) as caught:
+            folder.label(**options, ordered="exact")
+        assert caught.value.where == "--ordered"
 
 
 CAPTIONED = (

@@ -109,8 +109,11 @@ _Labels: TypeAlias = Annotated[
 _TextColumn: TypeAlias = Annotated[
     str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
 ]
+ScaleError: TypeAlias = Literal["exact", "absolute", "quadratic"]
+"""What an answer on a scale minimises; :data:`camvo.votes.labels.ErrorName` without its slow import."""
+
 _Ordered: TypeAlias = Annotated[
-    Literal["exact", "absolute", "quadratic"] | None,
+    ScaleError | None,
     typer.Option(
         "--ordered",
         help="With --labels: they are a scale, the lowest or the highest first; which error to minimise.",

@@ -15,6 +15,7 @@ from backend.errors import ConfigError
 from backend.ledger.money import Purse
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
+from camvo.votes.labels import ErrorName
 
 _NAME = re.compile(r"(?!\d+(\.|$))[!-~]{1,100}")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -66,7 +67,7 @@ class LabelOptions:
     label_config: str | None = None
     labels: Sequence[str] = ()
     text_column: str | None = None
-    ordered: str | None = None
+    ordered: ErrorName | None = None
     id_column: str | None = None
     name: str | None = None
     blind: int = 0

@@ -90,9 +90,15 @@ class _Rows:
         return Path("the DataFrame")
 
     def rows(self) -> Iterator[Row]:
-        """Read the rows; missing values are ``None``."""
-        for number, values in enumerate(self.table.iter_rows(named=True), start=1):
-            yield Row(f"row {number}", {name: _without_nan(value) for name, value in values.items()})
+        """Read the rows; missing values are ``None``, whatever the library has for them."""
+        missing = self.table.select(nw.all().is_null()).iter_rows()
+        for number, (values, gaps) in enumerate(
+            zip(self.table.iter_rows(named=True), missing, strict=True), 1
+        ):
+            known = zip(values.items(), gaps, strict=True)
+            yield Row(
+                f"row {number}", {name: None if gap else _without_nan(value) for (name, value), gap in known}
+            )
 
 
 def _without_nan(value: Any) -> Any:

@@ -56,8 +56,8 @@ def test_each_question_has_its_own() -> None:
 
 
 def test_an_answer_with_several_objects_has_none_since_the_vote_may_come_from_any() -> None:
-    parts = tokens(('{"mood": "', 1.0), ("Unsure", 0.9), ('"}\n', 1.0), ('{"mood": "Glad"}', 0.2))
-    content = '{"mood": "Unsure"}\n{"mood": "Glad"}'
+    content = 'Not {"mood": "Sad"}:\n```json\n{"mood": "Glad"}\n```'
+    parts = tokens(('Not {"mood": "', 1.0), ("Sad", 0.9), ('"}:\n```json\n{"mood": "Glad"}\n```', 0.2))
     assert parse_answer(content, asked("mood")) == {"mood": "Glad"}
     assert confidences(content, parts, "mood") == {}
 

@@ -7,22 +7,26 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
+from backend.annotation.job import Job
 from backend.commands.bulk import labelling
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.sources import open_source
-from backend.errors import ConfigError, DatasetError
+from backend.errors import ConfigError, DatasetError, NoVoteError
 from backend.ledger import money
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
+from backend.runtime import AnnotationProcess
 from backend.server.status.missing import Ending
 from backend.testing import Reply
 from camvo.votes.labels import OrderedVote
@@ -313,6 +317,32 @@ def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.
         tally = folder.label()
         assert tally.counts.hopeless
         assert tally.left >= 25
+
+
+def test_while_no_model_votes_a_run_begins_no_more_tasks_than_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Future[None]] = []
+
+    def submit(work: Coroutine[Any, Any, Any]) -> Future[None]:
+        work.close()
+        begun.append(Future())
+        return begun[-1]
+
+    def one_fails(
+        under_way: dict[Future[None], Job], **_: object
+    ) -> tuple[set[Future[None]], set[Future[None]]]:
+        first = next(iter(under_way))
+        first.set_exception(NoVoteError("no model voted"))
+        return {first}, set()
+
+    monkeypatch.setattr(labelling, "wait", one_fails)
+    process = cast(
+        "AnnotationProcess", SimpleNamespace(thread=SimpleNamespace(submit=submit), annotator=None)
+    )
+    run = labelling.Labelling(process, at_once=labelling.HOPELESS + 14)
+    job = cast("Job", SimpleNamespace(project="in", task=1))
+    ended = [*run.run([job] * 1000)]
+    assert run.counts.hopeless
+    assert len(begun) == len(ended) == labelling.HOPELESS + 14
 
 
 def dear(body: dict[str, Any]) -> Reply:

@@ -28,6 +28,7 @@ from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sinks import Kinds, Result, typed
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns
+from camvo.votes.labels import ErrorName
 
 
 def label(
@@ -35,6 +36,7 @@ def label(
     *,
     labels: Sequence[str] = (),
     text_column: str | None = None,
+    ordered: ErrorName | None = None,
     label_config: str | Path | None = None,
     config: str | Path | None = None,
     id_column: str | None = None,
@@ -55,6 +57,7 @@ def label(
         label_config=label_config,
         labels=labels,
         text_column=text_column,
+        ordered=ordered,
         id_column=id_column,
         name=name,
         blind=blind,

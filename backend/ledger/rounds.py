@@ -590,8 +590,8 @@ class IncompleteRounds:
 
     A round is incomplete if an arm that should have voted gave no vote, for a reason that can pass: an
     outage, a time-out, a rate limit, a rejected key, or a budget. ``Round.missing`` names these arms until
-    each has voted or has failed for good. No model can be asked for the vote of a round that is pruned, that is
-    of an earlier epoch, or whose task has a later round since its text has changed: it is not incomplete.
+    each has voted or has failed for good. No model can be asked for the vote of a round that is pruned, is of
+    an earlier epoch, or whose task has a later round since its text has changed: it is not incomplete.
     """
 
     connection: Connection

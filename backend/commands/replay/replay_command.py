@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 import typer
 from rich.console import Console
 
-from backend.commands.shared.arguments import OptionGroup, numbers, with_groups
+from backend.commands.shared.arguments import OptionGroup, ScaleError, numbers, with_groups
 from backend.errors import ReplayError
 from camvo.policies.parameters import CLASSES, ByLabel, declared_by
 
@@ -240,10 +240,11 @@ class _TableOptions:
         ),
     ] = None
     ordered: Annotated[
-        str | None,
+        ScaleError | None,
         typer.Option(
-            metavar="ERROR",
-            help="The labels are numbers on a scale; what to minimise: exact, absolute or quadratic error.",
+            "--ordered",
+            help="The labels are numbers on a scale; which error to minimise.",
+            show_default=False,
             rich_help_panel=DATA,
         ),
     ] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -237,6 +238,24 @@ def test_the_file_of_a_process_that_lives_is_left_alone(tmp_path: Path, ledger: 
     with ReceivedAnswers(ledger).kept(reserved(ledger), OUTCOME, [ANSWER]):
         assert stored(ledger) == 0
         assert len(files(tmp_path)) == 1
+
+
+def _read_only(path: Path, missing_ok: bool = False) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+
+def test_a_process_ends_without_an_error_if_its_disk_has_become_read_only(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received = ReceivedAnswers(ledger)
+    with received.kept(reserved(ledger), OUTCOME, [ANSWER]):
+        pass
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "unlink", _read_only)
+        received.close()
+    assert len(files(tmp_path)) == 1
+    stored(ledger)
+    assert files(tmp_path) == []
 
 
 def test_a_line_that_was_cut_off_loses_no_other(tmp_path: Path, ledger: Ledger) -> None:

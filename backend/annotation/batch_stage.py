@@ -283,16 +283,10 @@ class _BatchStage(Asking):
                 else:
                     replies[arm] = reply
             self.replies |= _once_each(replies)
+        self.asked = frozenset(arm for asked in self._asked for arm in asked)
         if waits:
             await self._keep(None)
             raise _pending(self.job)
-
-    def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
-        """Return the packed arms that the task must not ask. Those it has already asked are left out."""
-        asked = {arm for stage in self._asked for arm in stage}
-        packed = twins(self.job.settings.arms)
-        singly = {arm for arm, model in packed.items() if model in asked}
-        return (unpacked | singly) - asked
 
     def limit(self, conditions: Conditions) -> Conditions:
         """The conditions for the rest of the task: its draw stays, and its stages are counted."""

@@ -413,7 +413,7 @@ class RateGate:
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
         self._leases, self.durations = _LeaseHolder(), _Durations()
-        self._rate: float | None = None
+        self._delay_by_quota = 0.0  # seconds, because a quota bounds how many calls are sent
         self._hold_until = self._next_exchange = -float("inf")
         self.held_since = 0.0
         self._exchanges: asyncio.Task[None] | None = None
@@ -454,11 +454,6 @@ class RateGate:
         # The mean may be of a time with more calls at once; a call delays others by its own time at most.
         bounded = min(self.durations.mean / self.concurrency.limit, self.durations.shortest)
         return max(self.durations.delay, bounded)
-
-    @property
-    def _delay_by_quota(self) -> float:
-        """The delay because a quota bounds how many calls are sent, seconds."""
-        return 60.0 / self._rate if self._rate else 0.0
 
     async def enter(self, tokens: float, patience: float, *, refused: Passage | None = None) -> Passage:
         """Wait until a call may start. Each passage must be given back to :meth:`leave`.
@@ -593,7 +588,7 @@ class RateGate:
     def _note(self, lease: Lease) -> None:
         if lease.hold > 0.0:
             self._hold(lease.hold)
-        self._rate = lease.rate
+        self._delay_by_quota = 60.0 / lease.rate if lease.rate else 0.0
         if lease.rate is not None:
             metrics.model_rate.labels(model=self._model.name).set(lease.rate)
 

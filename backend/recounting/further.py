@@ -411,7 +411,6 @@ class Completing:
                     rests = self._resting.get(stored.key, 0.0) > time.monotonic()
                     if not rests and self._looked.get(stored.key) != stored.sequence:
                         await self.tend(stored.key)
-                        self._looked[stored.key] = stored.sequence
             except CamvoError as error:
                 _log.error("nothing_completed", code=error.code, reason=str(error))
 
@@ -435,26 +434,37 @@ class Completing:
 
     async def _complete(self, project: str) -> int:
         done = last = 0
+        through = await self._access.read_once(lambda connection: projects.last_event(connection, project))
         while await self._claims.acquire(project):
             purse, tasks = await self._access.read_once(partial(self._next, project, last))
             if not tasks:
+                self._looked[project] = through
                 break
             last = tasks[-1]
             new = [task for task in tasks if (project, task) not in self._tried]
-            self._tried |= {(project, task) for task in new}  # otherwise a failing model is asked forever
             portion = await ask_portion(
                 await self._jobs(project, new, purse) if new else [],
-                self._further.ask_everyone,
+                self._ask,
                 at_once=_AT_ONCE,
                 deadline=_LEASE / 2.0,
             )
             done += portion.tasks
             if portion.exhausted:
                 self._resting[project] = time.monotonic() + _AFTER_FAILURE
+            if portion.exhausted or portion.left:
                 break
         if done:
             _log.info("labelled_tasks_completed", project=project, tasks=done)
         return done
+
+    async def _ask(self, job: Job) -> _Bought:
+        """Ask about one task once in this process, or a failing model would be asked forever."""
+        task = job.project, job.task
+        self._tried.add(task)
+        bought = await self._further.ask_everyone(job)
+        if bought.exhausted:
+            self._tried.discard(task)
+        return bought
 
     def _next(self, project: str, last: int, connection: Connection) -> tuple[Purse, Sequence[int]]:
         """What may be spent, and the next labelled tasks that models were left out of; none without money."""

@@ -169,7 +169,7 @@ class ServedProjects:
         if url is None or key is None or not is_of_label_studio(project):
             return False
         looked_up = self._looked_up.get(project)
-        recently = looked_up is not None and self._clock() < looked_up + _AGAIN
+        recently = looked_up is not None and 0.0 <= self._clock() - looked_up < _AGAIN
         if recently or not self._settings.project_instructions:
             return False
         self._looked_up[project] = self._clock()

@@ -8,12 +8,13 @@
 Label Studio and CaMVo cannot share a virtual environment. Label Studio's is created once, in the folder that
 ``CAMVO_LABEL_STUDIO_VENV`` names or else in the user's cache, and later runs use it again. So it is with the
 data of a Label Studio that nobody has used yet, since migrating takes half a minute. Running this file does
-both, ahead of the tests.
+both, ahead of the tests, and needs no package.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import shutil
 import signal
@@ -28,8 +29,6 @@ from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-
-import httpx
 
 VERSION = "1.23.2"
 """The version of label-studio whose protocol was recorded."""
@@ -98,6 +97,8 @@ class LabelStudio:
 
     def ask(self, method: str, path: str, json: object = None, **params: object) -> Any:
         """Send a request to its API with its owner's token; return the response's JSON."""
+        import httpx  # noqa: PLC0415 - not yet installed where this file is run
+
         response = httpx.request(
             method,
             f"{self.url}{path}",
@@ -191,14 +192,19 @@ class LabelStudio:
         assert self._process is not None
         until = time.monotonic() + _START
         while time.monotonic() < until and self._process.poll() is None:
-            try:
-                if httpx.get(f"{self.url}/health", timeout=5.0).status_code == httpx.codes.OK:
-                    return
-            except httpx.HTTPError:
-                pass
+            if self._is_healthy():
+                return
             time.sleep(0.5)
         tail = self.log_path.read_text(errors="replace")[-3000:]
         raise RuntimeError(f"Label Studio did not become healthy; its log ends:\n{tail}")
+
+    def _is_healthy(self) -> bool:
+        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=5.0)) as connection:
+            try:
+                connection.request("GET", "/health")
+                return connection.getresponse().status == http.client.OK
+            except (OSError, http.client.HTTPException):
+                return False
 
 
 def _free_port() -> int:

@@ -111,7 +111,7 @@ class Labelling:
     def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Run jobs; each is yielded when it has ended, whether it is labelled or has failed."""
         for job in jobs:
-            while len(self._under_way) >= self.at_once:
+            while len(self._under_way) >= self._most_under_way:
                 yield from self._ended()
             if self._short:
                 yield from self._one_by_one()
@@ -133,6 +133,11 @@ class Labelling:
     def under_way(self) -> int:
         """How many jobs are under way."""
         return sum(not future.done() for future in self._under_way)
+
+    @property
+    def _most_under_way(self) -> int:
+        doubtful = self.voteless and not self.counts.labelled
+        return min(self.at_once, max(HOPELESS - self.voteless, 1)) if doubtful else self.at_once
 
     def _start(self, job: Job) -> None:
         self._under_way[self.process.thread.submit(annotate_in_bulk(self.process.annotator, job))] = job

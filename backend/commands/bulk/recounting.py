@@ -34,7 +34,7 @@ class RecountTally:
 
     def summary(self) -> str:
         """Return a line with what changed, and one with what Label Studio shows."""
-        if self.counting is None:
+        if self.counting is None or not self.counting["counted"]:
             lines = ["Counted again: nothing changed"]
         else:
             labels, scores, counted = (self.counting[name] for name in ("labels", "scores", "counted"))

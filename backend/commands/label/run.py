@@ -51,6 +51,7 @@ from backend.ledger.projects import FailedTasks
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
 from backend.questions import LabelConfig
+from backend.questions.controls import looks_ordered
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.server.status.formats import of
@@ -160,7 +161,7 @@ def run_label(
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
-        print_absent(dataset, index, console)
+        print_notes(dataset, index, console)
         migrate(environment.database_url)
         with annotation_process(settings, environment) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
@@ -216,8 +217,8 @@ def _require_blind(jobs: DatasetJobs, options: LabelOptions) -> None:
     )
 
 
-def print_absent(dataset: Dataset, index: Index, console: Console) -> None:
-    """Say which columns a dataset lacks that the label config shows among its words."""
+def print_notes(dataset: Dataset, index: Index, console: Console) -> None:
+    """Say which columns a dataset lacks that its label config shows, and which labels look like a scale."""
     if absent := dataset.absent(index.columns):
         say(
             console,
@@ -225,6 +226,14 @@ def print_absent(dataset: Dataset, index: Index, console: Console) -> None:
             " are shown a blank there",
             markup=False,
         )
+    for question in dataset.config.questions:
+        if looks_ordered(question.control):
+            say(
+                console,
+                f"the labels of {question.name} look like a scale: if they are one, give --ordered beside"
+                ' --labels, or write camvo_ordered="true" into the label config (docs/tags.md)',
+                markup=False,
+            )
 
 
 def _has_labels(jobs: DatasetJobs) -> bool:

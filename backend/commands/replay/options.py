@@ -9,6 +9,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from backend.commands.shared.arguments import ScaleError
+
 DATA, POLICIES, RUNS, _OUTPUT = "Data", "Policies", "Runs", "Output"
 """The groups of options in the help."""
 
@@ -123,10 +125,11 @@ class TableOptions:
         ),
     ] = None
     ordered: Annotated[
-        str | None,
+        ScaleError | None,
         typer.Option(
-            metavar="ERROR",
-            help="The labels are numbers on a scale; what to minimise: exact, absolute or quadratic error.",
+            "--ordered",
+            help="The labels are numbers on a scale; which error to minimise.",
+            show_default=False,
             rich_help_panel=DATA,
         ),
     ] = None

@@ -36,7 +36,7 @@ from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weigh
 from camvo.replays.replay import VotesTable
 from camvo.student import STUDENT
 from camvo.typing import Array
-from camvo.votes.labels import ERRORS, OrderedVote
+from camvo.votes.labels import ErrorName, OrderedVote
 from camvo.votes.numbers import read_number
 
 _COLUMNS = (
@@ -178,7 +178,8 @@ class TableReplay:
         if options.ordered is not None:
             table = _on_a_scale(table, options.ordered)
 
-        warnings = oddities(file, [one.k_min for one in settings if one.k_min is not None])
+        k_mins = [one.k_min for one in settings if one.k_min is not None]
+        warnings = oddities(file, k_mins, ordered=options.ordered is not None)
         for warning in warnings:
             say(progress, f"camvo: warning: {warning}", markup=False)
         shuffles = {
@@ -273,11 +274,8 @@ def _clairvoyant(table: VotesTable) -> dict[str, Any]:
     return {name: bound and asdict(bound) for name, bound in bounds.items()}
 
 
-def _on_a_scale(table: VotesTable, error: str) -> VotesTable:
+def _on_a_scale(table: VotesTable, error: ErrorName) -> VotesTable:
     """Return the table with its labels, which are numbers, as a scale."""
-    named = next((each for each in ERRORS if each == error), None)
-    if named is None:
-        raise ReplayError(f"{error!r} is no error", where="--ordered", fix=did_you_mean(error, ERRORS))
     try:
         values = {label: read_number(label) for label in table.labels}
     except InvalidParameterError as problem:
@@ -286,7 +284,7 @@ def _on_a_scale(table: VotesTable, error: str) -> VotesTable:
         ) from problem
     scale = tuple(sorted(table.labels, key=values.__getitem__))
     try:
-        vote = OrderedVote(scale, named)
+        vote = OrderedVote(scale, error)
     except InvalidParameterError as problem:
         raise ReplayError(problem.message, where="--ordered", fix="leave --ordered out") from problem
     places = np.array([scale.index(label) for label in table.labels])

@@ -239,17 +239,7 @@ class BatchStages:
 
 
 class _BatchStage(Asking):
-    """One task's stage: votes for what is stored, and lines for what is not.
-
-    Args:
-        stages: makes the stages.
-        job: the task.
-        batching: which models are asked in batches.
-        questions: a hash of what is asked.
-        prompt: what the models are shown.
-        known: what the ledger holds of the answers that were looked up.
-        stored: what the task waited for so far; ``None`` at first.
-    """
+    """One task's stage: votes for what is stored, and lines for what is not."""
 
     def __init__(  # noqa: PLR0917 - what a stage needs
         self,

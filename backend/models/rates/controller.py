@@ -211,17 +211,12 @@ class _Quota:
         return self.state.rate is not None
 
     def room(self, now: float, size: float) -> float:
-        """Return how many calls fit now, infinity for any number.
-
-        Args:
-            now: seconds.
-            size: units of a call. One that is larger than the whole rate waits until nothing else was sent.
-        """
+        """Return how many calls fit now, infinity for any number."""
         rate, state = self.rate, self.state
         if rate is None:
             state.level_at = None
             return math.inf
-        size = min(size, rate)
+        size = min(size, rate)  # a call larger than the whole rate waits until nothing else was sent
         most = size + rate * _SECONDS_IN_STORE / _WINDOW if self.learnt else rate
         if state.level_at is None:
             state.level = 0.0 if self.learnt else most
@@ -298,14 +293,7 @@ class _Quota:
         self._doubt(now, size, rate, min(estimates))
 
     def _doubt(self, now: float, size: float, rate: float | None, measured: float) -> None:
-        """See whether refusals go on, among accepted calls, at rates that the provider was seen to accept.
-
-        Args:
-            now: when the provider refused.
-            size: units of a call.
-            rate: the rate that was refused.
-            measured: the rate that it is seen to accept.
-        """
+        """See whether refusals go on, among accepted calls, at rates that the provider was seen to accept."""
         state = self.state
         accepted, state.seen = state.tried - state.declined - state.seen, state.tried - state.declined
         contradicted = state.measured is not None and rate is not None and rate <= state.measured
@@ -326,12 +314,7 @@ class _Quota:
         return self.state.tries or self.state.sporadic > 0.0
 
     def expects(self, now: float, size: float) -> bool:
-        """Return whether a refusal changes nothing, for it is one of those that do not depend on the rate.
-
-        Args:
-            now: seconds.
-            size: units of a call.
-        """
+        """Return whether a refusal changes nothing, for it is one of those that do not depend on the rate."""
         state = self.state
         if not self.forgiving:
             return False
@@ -449,13 +432,7 @@ _WHOLE = 0.95
 
 
 class _RateController:
-    """The rates of one model.
-
-    Args:
-        requests: requests per minute in the settings; ``None`` for no limit.
-        tokens: tokens per minute in the settings; ``None`` for no limit.
-        state: as :meth:`dump` returned it; ``None`` to begin.
-    """
+    """The rates of one model."""
 
     def __init__(
         self, requests: float | None, tokens: float | None, *, state: Mapping[str, Any] | None = None
@@ -485,12 +462,7 @@ class _RateController:
         }
 
     def exchange(self, now: float, report: RateReport) -> Lease:
-        """Take in a process's report, and lease it what it may send next.
-
-        Args:
-            now: seconds, by a clock that all processes share.
-            report: what happened in the process.
-        """
+        """Take in a process's report, and lease it what it may send next."""
         self._note_demand(now, report)
         self._count(now, report)
         size: dict[Unit, float] = {

@@ -75,12 +75,7 @@ class Concurrency:
         return self.under_way < int(self.limit)
 
     def answered(self, seconds: float, *, useful: float = math.inf) -> None:
-        """Take in the duration of an answer, whose call is still counted as under way.
-
-        Args:
-            seconds: the duration.
-            useful: how many calls at once the model can use; more would only make each of them take longer.
-        """
+        """Take in the duration of an answer, whose call is still counted as under way."""
         self._until_next_halving -= 1
         self._shortest = min(self._shortest, seconds)
         if self._untried and seconds * START / _LEAST_USEFUL < self._timeout / 2:
@@ -319,9 +314,6 @@ class _Durations:
 
     A server that answers one call after another takes the longer, the more calls it has; each of them delays
     the next by the seconds that one takes. A provider that answers many at once takes as long for each.
-
-    Attributes:
-        answers: how many there were.
     """
 
     def __init__(self) -> None:
@@ -331,14 +323,7 @@ class _Durations:
         self._gap, self._gaps, self._crowded_at, self._alone = 0.0, 0, -math.inf, 0
 
     def add(self, sent_beside: int, seconds: float, *, beside: int, now: float) -> None:
-        """Count an answer.
-
-        Args:
-            sent_beside: the calls under way when it was sent, itself included.
-            seconds: how long it took.
-            beside: the calls under way now, itself included.
-            now: seconds by the caller's clock.
-        """
+        """Count an answer."""
         self.answers += 1
         x, y = float(sent_beside), seconds
         news = 1.0, x, y, x * x, x * y, y * y

@@ -65,11 +65,6 @@ class Concurrency:
         self._until_next_halving = 0
 
     @property
-    def bounded(self) -> bool:
-        """Whether the settings or time-outs keep the number low."""
-        return self.limit < START
-
-    @property
     def free(self) -> bool:
         """Whether another call may start."""
         return self.under_way < int(self.limit)
@@ -434,7 +429,7 @@ class RateGate:
     @property
     def _delay_at_once(self) -> float:
         """The delay because the model works on few calls at once, seconds."""
-        if not self.concurrency.bounded:
+        if self.concurrency.limit >= START:  # neither the settings nor time-outs keep the number low
             return self.durations.delay
         # The mean may be of a time with more calls at once; a call delays others by its own time at most.
         bounded = min(self.durations.mean / self.concurrency.limit, self.durations.shortest)

@@ -307,15 +307,7 @@ def _ready(questions: Sequence[JobQuestion], rounds: Mapping[RoundKey, Round]) -
 
 @dataclass(frozen=True, slots=True)
 class _LookUp:
-    """A task to look up.
-
-    Attributes:
-        project: the project's key.
-        task: the task's number.
-        keys: the keys of the rounds of its questions.
-        audit: whether chance keeps it blind.
-        studies: whether a student may vote on it.
-    """
+    """A task to look up."""
 
     project: str
     task: int

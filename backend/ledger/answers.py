@@ -480,7 +480,8 @@ class _File:
             os.close(descriptor)
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a disk that is read-only now; the next process deletes it
+            self.path.unlink()
         os.close(self.descriptor)
 
 

@@ -250,11 +250,7 @@ class AnyOf:
 
 @dataclass(frozen=True)
 class _OneOfScale(OneOf):
-    """Exactly one label of a scale, whose lowest label comes first.
-
-    Attributes:
-        error: what a wrong label costs.
-    """
+    """Exactly one label of a scale, whose lowest label comes first."""
 
     error: ErrorName = "exact"
 
@@ -490,11 +486,7 @@ class NumberControl:
 
 @dataclass(frozen=True, slots=True)
 class _NumberOfScale(NumberControl):
-    """A number of a scale.
-
-    Attributes:
-        error: what a wrong number costs.
-    """
+    """A number of a scale."""
 
     error: ErrorName = "absolute"
 

@@ -101,18 +101,7 @@ class RefineOptions:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedChange:
-    """A proposed change, and what the tasks say that did not lead to it.
-
-    Attributes:
-        replaced: the passage that goes.
-        written: what stands there instead.
-        why: the proposing model's reason.
-        led: the ids of the tasks that led to it.
-        found: its accuracy beside that of the present text; ``None`` if it was never judged.
-        verdict: ``best``, ``better``, ``dropped`` or ``undecided``.
-        text: the file with the whole text.
-        page: the page with both texts side by side.
-    """
+    """A proposed change, and what the tasks say that did not lead to it."""
 
     replaced: str
     written: str
@@ -315,11 +304,7 @@ def _stored_proposal(jobs: DatasetJobs, writer: str, messages: Messages) -> str 
 
 
 def _propose(jobs: DatasetJobs, writer: str, messages: Messages, task: int, out: Path) -> tuple[str, float]:
-    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case.
-
-    Raises:
-        BadAnswerError: the answer is no proposal; it is written to the folder.
-    """
+    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case."""
     query = ModelQuery(
         jobs.project, task, writer, messages, PROPOSAL_SCHEMA, jobs.settings.budget, purse=jobs.purse
     )

@@ -25,7 +25,7 @@ from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
-from backend.commands.bulk.recounting import AskMoreTally, CompletingTally, RecountTally
+from backend.commands.bulk.recounting import FurtherTally, RecountTally
 from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
@@ -385,8 +385,8 @@ class _CountingAgain:
             completed = FurtherVotes(connection, project).uncounted()
         counting = self._run(self.recounter.recount_tasks(project, completed))
         labels = 0 if counting is None else counting.labels
-        tally = CompletingTally(portion.tasks, portion.votes, labels, portion.exhausted)
-        say(self._console, tally.summary(len(numbers)))
+        tally = FurtherTally(portion.tasks, portion.votes, labels, exhausted=portion.exhausted)
+        say(self._console, tally.completed(len(numbers)))
 
     def recount(self, ask_more: float | None) -> None:
         """Count the kept votes again; if asked to, ask models that were left out, and count once more."""
@@ -395,7 +395,7 @@ class _CountingAgain:
         if ask_more is not None:
             asked = self.ask(ask_more)
             self.count(counted)
-            say(self._console, asked.summary(ask_more))
+            say(self._console, asked.asked(ask_more))
         say(self._console, counted.summary().partition("\n")[0])
 
     def count(self, tally: RecountTally) -> None:
@@ -403,8 +403,8 @@ class _CountingAgain:
         if counting is not None:
             tally.add(asdict(counting))
 
-    def ask(self, usd: float) -> AskMoreTally:
-        tally, seen = AskMoreTally(), set[int]()
+    def ask(self, usd: float) -> FurtherTally:
+        tally, seen = FurtherTally(), set[int]()
         while not tally.exhausted:
             tally.spent_usd = self._spent()
             doubts = self._run(self.recounter.doubts(self._jobs.project, usd - tally.spent_usd, _MOST))

@@ -327,14 +327,7 @@ def _last_round(report: ProjectReport) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The facts that are the same for every project.
-
-    Attributes:
-        label_studio: the configured address of Label Studio.
-        outcomes: (project, model) → the outcomes of its latest calls.
-        certificates: whether to estimate shares of labels, and to check certificates.
-        configured: whether the settings name the models of the projects.
-    """
+    """The facts that are the same for every project."""
 
     label_studio: str | None
     outcomes: Mapping[tuple[str, str], Sequence[Outcome]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -244,6 +245,24 @@ def test_they_are_found_beside_a_ledger_whose_name_has_brackets(tmp_path: Path) 
     with closing(Ledger(migrated.sqlite(tmp_path / "ledger [1].sqlite"))) as ledger:
         left_behind(ledger, tmp_path)
         assert stored(ledger) == 1
+
+
+def _read_only(path: Path, missing_ok: bool = False) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+
+def test_a_process_ends_without_an_error_if_its_disk_has_become_read_only(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received = ReceivedAnswers(ledger)
+    with received.kept(reserved(ledger), OUTCOME, [ANSWER]):
+        pass
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "unlink", _read_only)
+        received.close()
+    assert len(files(tmp_path)) == 1
+    stored(ledger)
+    assert files(tmp_path) == []
 
 
 def test_a_line_that_was_cut_off_loses_no_other(tmp_path: Path, ledger: Ledger) -> None:

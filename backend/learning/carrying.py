@@ -381,7 +381,10 @@ class Carrying:
             schemes.append(self.scheme)
         if self.originals:
             Annotations(connection, self.project).keep_originals(self.scheme.control, self.originals)
-        return Annotations(connection, self.project).tasks() if self.everyone else asked_further
+        if self.everyone:
+            return Annotations(connection, self.project).tasks()
+        made = QuestionRounds(connection, self.project, self.scheme.control, self.scheme.epoch)
+        return sorted({*asked_further, *made.edited_tasks()})
 
     def _is_beside(self, schemes: Schemes) -> bool:
         """Whether the scheme, of earlier instructions, is there since the question's latest one."""

@@ -316,6 +316,11 @@ class QuestionRounds:
         query = _ROUNDS.where(self.condition, _table.c.id > number).order_by(_table.c.id).limit(limit)
         return [_round(row) for row in self.connection.execute(query)]
 
+    def edited_tasks(self) -> list[int]:
+        """Return the tasks of which models were shown several texts."""
+        of_task = select(_table.c.task).where(self.condition).group_by(_table.c.task)
+        return list(self.connection.scalars(of_task.having(func.count() > 1)))
+
     def everyone_votes(self, arms: Set[str], most: int) -> list[tuple[dict[str, str | None], str | None]]:
         """Return the votes and the human label of the latest rounds that a draw let ask all ``arms``."""
         # Plans take kilobytes, so those of rounds that did not ask everyone are not read.

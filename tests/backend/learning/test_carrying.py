@@ -10,11 +10,12 @@ from typing import Any
 import migrated
 import pytest
 from blind_project import BlindProject
-from label_studio_requests import Project, tasks_deleted
+from label_studio_requests import Annotation, Project, annotated, task, tasks_deleted
 from light_workers import predict
 from old_ledger import AGE, NEW, OLD, PROJECT, at, label
 from same_state import assert_same_state
 from sqlalchemy import Engine, delete, event, insert, select, update
+from whole_backend import Backend, votes
 
 from backend import settings as settings_module
 from backend.label_studio.payloads import parse_webhook
@@ -322,3 +323,14 @@ def test_blind_tasks_are_carried_over_in_one_statement(tmp_path: Path) -> None:
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert sizes[-1] == len(after) == len(before)
+
+
+def test_a_label_of_an_edited_text_judges_no_carried_votes_on_the_text_before(tmp_path: Path) -> None:
+    with Backend(tmp_path, votes(red="Glad", green="Glad", blue="Sad")) as backend:
+        for text in ("It rains.", "The sun is out."):
+            backend.predict(task(1, text))
+        backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
+        run(backend.ledger, carrying(backend.ledger, RENAMED, Project().key))
+        carried = [round_ for round_ in backend.rounds(1) if round_.key.epoch == LATER]
+        assert [round_.human for round_ in carried] == [None, "Sad"]
+        assert [round_.taught for round_ in carried] == ["Happy", "Sad"]

@@ -17,6 +17,7 @@ from markupsafe import escape
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox
@@ -101,6 +102,12 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
+def settle(figure: Figure) -> None:
+    """Lay a figure out as it will be drawn, so that it can be measured; drawing it takes as long again."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+
+
 def short(name: str, most: int) -> str:
     """Shorten a name to ``most`` characters by cutting out its middle."""
     head = (most - 1) // 2
@@ -139,7 +146,7 @@ def name_points(
     """
     figure = axes.get_figure(root=True)
     assert figure is not None  # noqa: S101 - a figure created these axes
-    figure.draw_without_rendering()
+    settle(figure)
     dots = figure.dpi / 72
     pixels = axes.transData.transform(points)
     shown = np.concatenate([pixels, axes.transData.transform(markers)])
@@ -217,11 +224,14 @@ def svg(picture: Picture) -> str:
 
     Call it within :func:`backend.charts.style`.
     """
-    picture.figure.draw_without_rendering()
-    picture.figure.set_layout_engine("none")
+    figure, dpi = picture.figure, picture.figure.dpi
+    settle(figure)
+    figure.set_layout_engine("none")
     file = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": picture.name}):
-        picture.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        canvas: Any = FigureCanvasSVG(figure)  # savefig would draw it twice
+        canvas.print_svg(file, metadata={"Date": None, "Creator": None})
+    figure.dpi = dpi  # print_svg changes it
     return re.sub(r' d="[^"]*"', lambda path: _DECIMALS.sub(r"\1", path[0]), file.getvalue())
 
 

@@ -28,6 +28,7 @@ from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sinks import Kinds, Result, typed
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns
+from camvo.votes.labels import ErrorName
 
 
 def label(
@@ -35,6 +36,7 @@ def label(
     *,
     labels: Sequence[str] = (),
     text_column: str | None = None,
+    ordered: ErrorName | None = None,
     label_config: str | Path | None = None,
     config: str | Path | None = None,
     id_column: str | None = None,
@@ -55,6 +57,7 @@ def label(
         label_config=label_config,
         labels=labels,
         text_column=text_column,
+        ordered=ordered,
         id_column=id_column,
         name=name,
         blind=blind,
@@ -87,9 +90,15 @@ class _Rows:
         return Path("the DataFrame")
 
     def rows(self) -> Iterator[Row]:
-        """Read the rows; missing values are ``None``."""
-        for number, values in enumerate(self.table.iter_rows(named=True), start=1):
-            yield Row(f"row {number}", {name: _without_nan(value) for name, value in values.items()})
+        """Read the rows; missing values are ``None``, whatever the library has for them."""
+        missing = self.table.select(nw.all().is_null()).iter_rows()
+        for number, (values, gaps) in enumerate(
+            zip(self.table.iter_rows(named=True), missing, strict=True), 1
+        ):
+            known = zip(values.items(), gaps, strict=True)
+            yield Row(
+                f"row {number}", {name: None if gap else _without_nan(value) for (name, value), gap in known}
+            )
 
 
 def _without_nan(value: Any) -> Any:

@@ -1,11 +1,10 @@
 """Measure how much of a provider's quota two processes use, and how many calls are refused and lost.
 
-    OMP_NUM_THREADS=1 python benchmarks/rates.py [--kind trailing] [--quota 600] [--window 12] [--windows 8]
+    OMP_NUM_THREADS=1 python benchmarks/rates.py [--kind trailing] [--quota 600] [--windows 3]
 
 Starts a local OpenAI-compatible server that accepts a quota per window, and answers HTTP 429 beyond it. Each
 process has its own pool, and both share one SQLite ledger. They call without a pause. After --windows windows
-the quota falls to a third; after as many again it is back. A window of 60 seconds is real time. A shorter one
-scales everything: the processes then exchange reports for leases 60 times per window.
+the quota falls to a third; after as many again it is back. A window is a minute.
 """
 
 from __future__ import annotations
@@ -33,6 +32,9 @@ PROCESSES = 2
 WORKERS = 32
 """Calls that each process wants to make at once."""
 
+WINDOW = 60.0
+"""Seconds for which providers count."""
+
 PATIENCE = 120.0
 LATENCY = 0.2
 """Seconds that an answer takes."""
@@ -44,7 +46,6 @@ class ScriptedQuota:
 
     kind: str
     quota: float
-    window: float
     accepted: Counter[int] = field(default_factory=Counter)
     refused: Counter[int] = field(default_factory=Counter)
 
@@ -58,7 +59,7 @@ class ScriptedQuota:
         """Answer after the latency, or refuse at once."""
         with self._lock:
             now = time.monotonic()
-            number = int((now - self.began) / self.window)
+            number = int((now - self.began) / WINDOW)
             accepts = {"fixed": self._fixed, "trailing": self._trailing, "bucket": self._bucket}[self.kind](
                 now
             )
@@ -69,10 +70,10 @@ class ScriptedQuota:
         return Reply.says("A")
 
     def _fixed(self, now: float) -> bool:
-        return self.accepted[int((now - self.began) / self.window)] < self.quota
+        return self.accepted[int((now - self.began) / WINDOW)] < self.quota
 
     def _trailing(self, now: float) -> bool:
-        while self._times and self._times[0] <= now - self.window:
+        while self._times and self._times[0] <= now - WINDOW:
             self._times.popleft()
         if len(self._times) >= self.quota:
             return False
@@ -80,7 +81,7 @@ class ScriptedQuota:
         return True
 
     def _bucket(self, now: float) -> bool:
-        refilled = self._level + self.quota * (now - self._level_at) / self.window
+        refilled = self._level + self.quota * (now - self._level_at) / WINDOW
         self._level, self._level_at = min(refilled, self.quota), now
         if self._level < 1.0:
             return False
@@ -88,10 +89,10 @@ class ScriptedQuota:
         return True
 
 
-def call_for_ever(url: str, database: str, window: float, seconds: float, outcomes: Any) -> None:
+def call_for_ever(url: str, database: str, seconds: float, outcomes: Any) -> None:
     """Call from one process, and put how many calls were answered and which errors there were."""
     writer = Writer(Ledger(database))
-    rates = LedgerRates(writer, window=window)
+    rates = LedgerRates(writer)
     model = ModelSettings(
         name="test", model="openai/test", input_price=0, output_price=0, parameters={"api_base": url}
     )
@@ -123,9 +124,9 @@ def print_windows(provider: ScriptedQuota, first: int, last: int, quota: float, 
     print(f"{name:34} used {used:6.1%} of the quota, refused {refused:4} = {refused / calls:5.2%}")
 
 
-def run(kind: str, quota: float, window: float, windows: int) -> None:
+def run(kind: str, quota: float, windows: int) -> None:
     """Measure one kind of provider."""
-    provider = ScriptedQuota(kind, quota, window)
+    provider = ScriptedQuota(kind, quota)
     database = f"sqlite:///{Path(tempfile.mkdtemp(prefix='camvo-rates-')) / 'ledger.sqlite'}"
     ledger = Ledger(database)
     ledger.migrate()
@@ -133,7 +134,7 @@ def run(kind: str, quota: float, window: float, windows: int) -> None:
     context = multiprocessing.get_context("spawn")
     outcomes = context.Queue()
     with OpenAIServer(provider.reply) as server:
-        arguments = (server.url, database, window, 3 * windows * window, outcomes)
+        arguments = (server.url, database, 3 * windows * WINDOW, outcomes)
         processes = [context.Process(target=call_for_ever, args=arguments) for _ in range(PROCESSES)]
         for process in processes:
             process.start()
@@ -146,12 +147,12 @@ def run(kind: str, quota: float, window: float, windows: int) -> None:
             (2 * windows, lambda: setattr(provider, "quota", quota)),
         ]
         for number, change in steps:
-            time.sleep(max(0.0, provider.began + number * window - time.monotonic()))
+            time.sleep(max(0.0, provider.began + number * WINDOW - time.monotonic()))
             change()
         total: Counter[str] = sum((outcomes.get() for _ in processes), Counter())
         for process in processes:
             process.join()
-    print(f"{kind}: {quota:g} per window of {window:g} s, then a third, then {quota:g} again")
+    print(f"{kind}: {quota:g} per minute, then a third, then {quota:g} again")
     print_windows(provider, 0, 1, quota, "first window")
     print_windows(provider, 1, windows, quota, "from the second window on")
     print_windows(provider, windows, windows + 2, quota / 3, "two windows after the fall")
@@ -166,11 +167,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--kind", choices=["fixed", "trailing", "bucket"], action="append")
     parser.add_argument("--quota", type=float, default=600.0)
-    parser.add_argument("--window", type=float, default=12.0)
-    parser.add_argument("--windows", type=int, default=8)
+    parser.add_argument("--windows", type=int, default=3)
     options = parser.parse_args()
     for kind in options.kind or ["fixed", "trailing", "bucket"]:
-        run(kind, options.quota, options.window, options.windows)
+        run(kind, options.quota, options.windows)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Final, TypeVar
+from functools import lru_cache, partial
+from typing import Final, TypeAlias, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -57,13 +58,6 @@ _SAME: Final = 0.5
 def _is_checked(project: str, task: int) -> bool:
     """Whether the coin chose a task; decided by a hash, so that all processes agree."""
     return random_draw("pack", project, task) < COIN * 2**64
-
-
-def _to_check(job: Job, arms: Collection[str], asked: Collection[str]) -> list[str]:
-    """The models to ask singly beside packed arms, if the coin chose the task."""
-    if not _is_checked(job.project, job.task):
-        return []
-    return [model for arm, model in twins(job.settings.arms).items() if arm in arms and model not in asked]
 
 
 def compared(job: Job, plan: Plan, replies: Mapping[str, ModelReply]) -> dict[str, dict[str, bool]]:
@@ -310,21 +304,22 @@ class Voters:
     async def _packed_vote(self, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
         cancellation.set(None)  # other tasks share the call
-        query, reading = _query(job, arm, prompt, prompt.messages), _Reading(prompt)
-        answer = await _answer_of(self._packs.ask(query, task, job.patience, reading.usable), arm)
+        query, read = _query(job, arm, prompt, prompt.messages), _reading(prompt)
+        asking = self._packs.ask(query, task, job.patience, lambda content: bool(read(content)))
+        answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
-        reply = packed_reply(await reading.votes(answer.content), answer.cost, answer.version)
+        reply = packed_reply(await _votes_of(read, answer.content), answer.cost, answer.version)
         return replace(reply, earlier=answer.earlier)
 
     async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model about this task alone."""
-        query, reading = _query(job, arm, prompt, prompt.for_model(arm)), _Reading(prompt)
-        asking = self._queries.ask(query, patience=job.patience, usable=reading.usable)
+        query, read = _query(job, arm, prompt, prompt.for_model(arm)), _reading(prompt)
+        asking = self._queries.ask(query, job.patience, lambda content: bool(read(content)))
         answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
-        votes = await reading.votes(answer.content)
+        votes = await _votes_of(read, answer.content)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
         if not answer.stored and not answer.shared:
             self.pool[arm].breaker.judged(code, (job.project, job.task))
@@ -371,27 +366,16 @@ async def weigh(votes: Votes, work: Callable[[], _T]) -> _T:
     return await asyncio.to_thread(work)
 
 
-class _Reading:
-    """The votes in answers to a prompt; the latest answer is read once."""
+_Reading: TypeAlias = Callable[[str], dict[str, str]]
 
-    def __init__(self, prompt: TaskPrompt) -> None:
-        self._questions = prompt.questions
-        self._latest: tuple[str, dict[str, str]] = ("", {})
 
-    def usable(self, content: str) -> bool:
-        """Whether an answer gives a vote."""
-        return bool(self._read(content))
+def _reading(prompt: TaskPrompt) -> _Reading:
+    """What reads the votes in answers to a prompt by question; the latest answer is read once."""
+    return lru_cache(maxsize=1)(partial(votes_in, questions=prompt.questions))
 
-    async def votes(self, content: str) -> dict[str, str]:
-        """The votes in an answer by question."""
-        if len(content) < _LONG:
-            return self._read(content)
-        return await asyncio.to_thread(self._read, content)
 
-    def _read(self, content: str) -> dict[str, str]:
-        if self._latest[0] != content:
-            self._latest = content, votes_in(content, self._questions)
-        return self._latest[1]
+async def _votes_of(read: _Reading, content: str) -> dict[str, str]:
+    return read(content) if len(content) < _LONG else await asyncio.to_thread(read, content)
 
 
 async def _answer_of(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | ModelReply:
@@ -415,6 +399,7 @@ class Asking:
         replies: the replies that are there before anybody is asked, by arm.
         left_out: the models that cannot be asked now, because they failed.
         bounded: the arms whose expected price is only an upper bound.
+        asked: the arms that were asked in earlier stages.
     """
 
     def __init__(self, voters: Voters, job: Job, prompt: TaskPrompt) -> None:
@@ -422,23 +407,21 @@ class Asking:
         self.replies: dict[str, ModelReply] = {}
         self.left_out: Mapping[str, LeftOut] = {}
         self.bounded: frozenset[str] = frozenset()
+        self.asked: frozenset[str] = frozenset()
 
     async def offered(self, policy: Policy) -> tuple[Policy, Mapping[str, float]]:
         """The policy, and the expected price in $ of each arm that it may ask."""
-        unpacked = self.unpacked(await self.voters.pack_guard.unpacked(self.job))
-        costs = self.voters.expected_costs(self.job, self.prompt, unpacked)
+        unpacked, packed = await self.voters.pack_guard.unpacked(self.job), twins(self.job.settings.arms)
+        unpacked |= {arm for arm, model in packed.items() if model in self.asked}
+        costs = self.voters.expected_costs(self.job, self.prompt, unpacked - self.asked)
         self.left_out = self.voters.left_out(self.job, self.prompt, costs)
         pool, schema = self.voters.pool, self.prompt.schema
         arms = {*costs, *self.left_out}
         self.bounded = frozenset(arm for arm in arms if pool[arm].model.is_bounded_only(schema))
         if isinstance(policy, Single):
-            packed = {model: arm for arm, model in twins(self.job.settings.arms).items() if arm in costs}
-            policy = replace(policy, model=packed.get(policy.model, policy.model))
+            arms_of = {model: arm for arm, model in packed.items() if arm in costs}
+            policy = replace(policy, model=arms_of.get(policy.model, policy.model))
         return policy, costs
-
-    def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
-        """The packed arms that the task must not ask, from those that the project does not ask."""
-        return unpacked
 
     def limit(self, conditions: Conditions) -> Conditions:
         """The conditions for the rest of the task."""
@@ -483,7 +466,10 @@ class Asking:
             replies.votes, lambda: policy.ask(plan, replies.votes, confidences=replies.confidences)
         ):
             # All replies are awaited even if one fails unexpectedly, so that no call is left running.
-            asked = (*asked, *_to_check(self.job, asked, {*asked, *replies.arms, *replies.beside}))
+            if _is_checked(self.job.project, self.job.task):
+                packed, heard = twins(self.job.settings.arms), {*asked, *replies.arms, *replies.beside}
+                singly = [model for arm, model in packed.items() if arm in asked and model not in heard]
+                asked = (*asked, *singly)
             number += 1
             with tracing.span(tracing.STAGE) as span, self.voters.waiting(self.prompt):
                 span.note(STAGE_NUMBER=number, STAGE_MODELS=[*asked])

@@ -239,17 +239,7 @@ class BatchStages:
 
 
 class _BatchStage(Asking):
-    """One task's stage: votes for what is stored, and lines for what is not.
-
-    Args:
-        stages: makes the stages.
-        job: the task.
-        batching: which models are asked in batches.
-        questions: a hash of what is asked.
-        prompt: what the models are shown.
-        known: what the ledger holds of the answers that were looked up.
-        stored: what the task waited for so far; ``None`` at first.
-    """
+    """One task's stage: votes for what is stored, and lines for what is not."""
 
     def __init__(  # noqa: PLR0917 - what a stage needs
         self,
@@ -283,16 +273,10 @@ class _BatchStage(Asking):
                 else:
                     replies[arm] = reply
             self.replies |= _once_each(replies)
+        self.asked = frozenset(arm for asked in self._asked for arm in asked)
         if waits:
             await self._keep(None)
             raise _pending(self.job)
-
-    def unpacked(self, unpacked: frozenset[str]) -> frozenset[str]:
-        """Return the packed arms that the task must not ask. Those it has already asked are left out."""
-        asked = {arm for stage in self._asked for arm in stage}
-        packed = twins(self.job.settings.arms)
-        singly = {arm for arm, model in packed.items() if model in asked}
-        return (unpacked | singly) - asked
 
     def limit(self, conditions: Conditions) -> Conditions:
         """The conditions for the rest of the task: its draw stays, and its stages are counted."""

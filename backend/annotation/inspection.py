@@ -85,16 +85,7 @@ class ShownAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _ShownLabel:
-    """A question's label.
-
-    Attributes:
-        question: the name of its control.
-        label: what was decided, by the latest counting.
-        score: the probability that it is right.
-        votes: model → vote, ``None`` for a model that gave none.
-        human: what people say; ``None`` while they say nothing.
-        blind: whether the prediction is kept back.
-    """
+    """A question's label."""
 
     question: str
     label: str

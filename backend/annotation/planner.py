@@ -88,7 +88,7 @@ class Allowances:
 
     def _count_finished(self, connection: Connection, project: str) -> int:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
-        if self._clock() - counted_at > _SECONDS:
+        if not 0.0 <= self._clock() - counted_at <= _SECONDS:
             # Tasks that are asked about again because labels have changed are not finished.
             epochs = _epochs_of_labels_now(connection, project)
             finished = ProjectRounds(connection, project).count_tasks(epochs)

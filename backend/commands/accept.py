@@ -256,11 +256,18 @@ def _standing(
     record: Accepted, task: Mapping[str, Any] | None, questions: Sequence[ConfigQuestion]
 ) -> tuple[str, int | None]:
     """The state of an accepted annotation, and its number if it still exists."""
-    for annotation in task["annotations"] if task is not None else ():
-        if annotation["id"] == record.annotation_id or _is_made_of(annotation, record, task or {}):
+    if task is None:
+        return "gone", None
+    # A run that ended early noted no annotation: it is the one that Label Studio made of the prediction.
+    noted = record.annotation_id is not None
+    made_of = (
+        set() if noted else {each["id"] for each in task["predictions"] if _has_score(each, record.score)}
+    )
+    for annotation in task["annotations"]:
+        if annotation["id"] == record.annotation_id or annotation.get("parent_prediction") in made_of:
             marks = (annotation.get(name) for name in ("ground_truth", "was_cancelled"))
             touched = annotation.get("lead_time") is not None or any(marks)
-            kept = touched or not _says_the_same(annotation, record, task or {}, questions)
+            kept = touched or not _says_the_same(annotation, record, task, questions)
             return ("kept" if kept else "deleted"), annotation["id"]
     return "gone", None
 
@@ -288,12 +295,6 @@ def _says_the_same(
 def _filled(form: Mapping[str, Any]) -> list[tuple[object, object]]:
     """The controls that an annotation or a prediction fills in, each with its value."""
     return [(item.get("from_name"), item.get("value")) for item in form["result"]]
-
-
-def _is_made_of(annotation: Mapping[str, Any], record: Accepted, task: Mapping[str, Any]) -> bool:
-    """Whether Label Studio made an annotation in a run that ended before it could be noted."""
-    accepted = {stored["id"] for stored in task["predictions"] if _has_score(stored, record.score)}
-    return record.annotation_id is None and annotation.get("parent_prediction") in accepted
 
 
 def _has_score(stored: Mapping[str, Any], score: float) -> bool:

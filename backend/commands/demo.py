@@ -28,14 +28,7 @@ _LABELS = tuple("0123456789")
 
 @dataclass(frozen=True, slots=True)
 class _Classifier:
-    """A classifier of the demo.
-
-    Attributes:
-        name: its name.
-        images: how many images it is trained on.
-        price: its nominal price, dollars per image.
-        right: the share of its votes that are right.
-    """
+    """A classifier of the demo."""
 
     name: str
     images: int
@@ -128,14 +121,7 @@ def _vote_on_digits() -> _Digits:
 
 
 class _Digits:
-    """The votes of all classifiers on some images, and CaMVo's way through them.
-
-    Args:
-        classifiers: K of them.
-        pixels: the images, shape (n, d).
-        votes: digits, shape (n, K).
-        truth: the right digits, shape (n,).
-    """
+    """The votes of all classifiers on some images, and CaMVo's way through them."""
 
     def __init__(
         self,

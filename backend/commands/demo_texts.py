@@ -19,12 +19,13 @@ import httpx
 from rich.console import Console
 from rich.markup import escape
 
+from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import say
 from backend.ledger import Ledger
 from backend.ledger.database.statements import portions
 from backend.ledger.rounds import ProjectRounds, Round
 from backend.questions import parse_label_config
-from backend.settings import child_environment
+from backend.settings import Environment, child_environment
 from camvo.errors import CamvoError
 from camvo.student import STUDENT
 
@@ -33,119 +34,43 @@ _CREATED = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class _DemoProject:
-    """A Label Studio project: its number, title, label config and extra params."""
+    """A Label Studio project: its number, title and label config."""
 
     number: int
     title: str
     label_config: str
-    extra_params: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> str:
         """The project's key in ``/setup`` and ``/predict``: its id and the Unix time of its creation."""
         return f"{self.number}.{int(_CREATED.timestamp())}"
 
-    def payload(self) -> dict[str, Any]:
-        """Return the project as webhooks carry it, with keys a backend reads and keys it must not."""
+    def annotation(self, task: Mapping[str, Any], region: Mapping[str, Any]) -> dict[str, Any]:
+        """A webhook's body about a human label with one region."""
+        now = datetime.now(UTC).isoformat()
         return {
-            "id": self.number,
-            "title": self.title,
-            "label_config": self.label_config,
-            "model_version": "camvo",
-            "created_at": _stamp(_CREATED),
-            "sampling": "Sequential sampling",
-            "show_collab_predictions": True,
-            "maximum_annotations": 1,
-            "task_data_login": None,
-            "task_data_password": None,
-        }
-
-    def task(self, number: int, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a task as ``/predict`` carries it."""
-        return {
-            "id": number,
-            "data": dict(data),
-            "meta": {},
-            "created_at": _stamp(_CREATED),
-            "updated_at": _stamp(_CREATED),
-            "is_labeled": False,
-            "overlap": 1,
-            "inner_id": number,
-            "total_annotations": 0,
-            "cancelled_annotations": 0,
-            "total_predictions": 0,
-            "comment_count": 0,
-            "unresolved_comment_count": 0,
-            "last_comment_updated_at": None,
-            "project": self.number,
-            "updated_by": None,
-            "file_upload": None,
-            "comment_authors": [],
-            "annotations": [],
-            "predictions": [],
-        }
-
-
-class _DemoLabelStudio:
-    """The part of Label Studio that talks to an ML backend, over real HTTP."""
-
-    def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=100.0)
-
-    def connect(self, project: _DemoProject) -> None:
-        """Send GET /health and POST /setup, as Label Studio does before each use of a backend."""
-        self._http.get("/health").raise_for_status()
-        body = {"project": project.key, "schema": project.label_config, "extra_params": project.extra_params}
-        self._http.post("/setup", json=body).raise_for_status()
-
-    def predict(self, project: _DemoProject, tasks: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Send POST /predict and return the results, one for each task."""
-        body = {
-            "tasks": list(tasks),
-            "project": project.key,
-            "label_config": project.label_config,
-            "params": {"login": None, "password": None, "context": None},
-        }
-        response = self._http.post("/predict", json=body).raise_for_status()
-        results: list[Any] = response.json()["results"]
-        return results
-
-    def annotate(
-        self, project: _DemoProject, task: Mapping[str, Any], number: int, region: Mapping[str, Any]
-    ) -> None:
-        """Send POST /webhook with ANNOTATION_CREATED: a human label with one region."""
-        now = _stamp(datetime.now(UTC))
-        annotation = {
-            "id": number,
-            "result": [{**region, "id": f"region-{number}", "origin": "manual"}],
-            "was_cancelled": False,
-            "ground_truth": False,
-            "created_at": now,
-            "updated_at": now,
-            "lead_time": 4.2,
-            "prediction": {},
-            "bulk_created": False,
-            "task": task["id"],
-            "project": project.number,
-            "completed_by": 1,
-            "parent_prediction": None,
-            "parent_annotation": None,
-        }
-        body = {
             "action": "ANNOTATION_CREATED",
-            "annotation": annotation,
+            "annotation": {
+                "id": task["id"],
+                "result": [{**region, "id": f"region-{task['id']}", "origin": "manual"}],
+                "was_cancelled": False,
+                "ground_truth": False,
+                "created_at": now,
+                "updated_at": now,
+                "lead_time": 4.2,
+                "task": task["id"],
+                "completed_by": 1,
+                "parent_prediction": None,
+            },
             "task": dict(task),
-            "project": project.payload(),
+            "project": {
+                "id": self.number,
+                "title": self.title,
+                "label_config": self.label_config,
+                "model_version": "camvo",
+                "created_at": _CREATED.isoformat(),
+            },
         }
-        self._http.post("/webhook", json=body).raise_for_status()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,22 +197,22 @@ class LabelledTexts:
 
 def label_texts(console: Console, server: _RunningServer) -> LabelledTexts:
     """Send texts and human labels to the server as Label Studio does, and print some of the predictions."""
-    label_studio = _DemoLabelStudio(server.url)
+    backend = BackendClient(server.url, Environment())
     ledger = Ledger(server.database_url)
     all_labelled: list[_LabelledText] = []
     for number, name in enumerate(("sentiment", "topic"), start=1):
         project = _DemoProject(number, f"demo: {name}", _label_config(name))
-        label_studio.connect(project)
+        _post(server, "/setup", {"project": project.key, "schema": project.label_config})
         texts = _texts(project, name)
         labelled: list[_LabelledText] = []
         for portion in portions(texts, _PORTION):
-            predictions = label_studio.predict(project, [text.task for text in portion])
-            new = _with_rounds(ledger, project, portion, predictions)
+            answers = backend.predict(project.key, project.label_config, [text.task for text in portion])
+            new = _with_rounds(ledger, project, portion, [answer.predictions[0] for answer in answers])
             _print_predictions(console, new[: max(0, _SHOWN - len(labelled))])
             labelled += new
-        _annotate(label_studio, project, labelled)
+        _annotate(server, project, labelled)
         all_labelled += labelled
-    label_studio.close()
+    backend.close()
     ledger.close()
     return LabelledTexts(
         texts=len(all_labelled),
@@ -298,15 +223,17 @@ def label_texts(console: Console, server: _RunningServer) -> LabelledTexts:
     )
 
 
-def _annotate(
-    label_studio: _DemoLabelStudio, project: _DemoProject, labelled: Sequence[_LabelledText]
-) -> None:
+def _post(server: _RunningServer, path: str, body: Mapping[str, Any]) -> None:
+    httpx.post(f"{server.url}{path}", json=body, timeout=100.0).raise_for_status()
+
+
+def _annotate(server: _RunningServer, project: _DemoProject, labelled: Sequence[_LabelledText]) -> None:
     """Label the least certain texts as a person would, whose form may be blank."""
     [question] = parse_label_config(project.label_config).questions
     by_score = sorted(labelled, key=lambda result: result.round.score)
-    for number, result in enumerate(by_score[:_ANNOTATED], start=1):
+    for result in by_score[:_ANNOTATED]:
         [region] = question.about(result.text.task["data"]).result_items(result.text.gold)
-        label_studio.annotate(project, result.text.task, project.number * 1000 + number, region)
+        _post(server, "/webhook", project.annotation(result.text.task, region))
 
 
 def _with_rounds(
@@ -322,12 +249,10 @@ def _with_rounds(
 
 
 def _texts(project: _DemoProject, name: str) -> list[_DemoText]:
-    entries = json.loads((files("backend.commands") / "resources" / "demo_texts.json").read_text("utf-8"))[
-        name
-    ]
+    texts = json.loads((files("backend.commands") / "resources" / "demo_texts.json").read_text("utf-8"))
     return [
-        _DemoText(project.task(project.number * 100 + position, {"text": entry["text"]}), entry["gold"])
-        for position, entry in enumerate(entries, start=1)
+        _DemoText({"id": project.number * 100 + position, "data": {"text": entry["text"]}}, entry["gold"])
+        for position, entry in enumerate(texts[name], start=1)
     ]
 
 

@@ -348,8 +348,13 @@ def text_key(column: str) -> str:
     return column if _PLAIN_CONFIG_VARIABLE.fullmatch(column) else "text"
 
 
-def plain_label_config(labels: Sequence[str], column: str) -> str:
+def plain_label_config(labels: Sequence[str], column: str, ordered: str | None = None) -> str:
     """Write the label config that asks for one of ``labels`` about the text in ``column``.
+
+    Args:
+        labels: the labels, with ``ordered`` the lowest or the highest first.
+        column: the column of the text.
+        ordered: the error that the answer minimises if the labels are a scale.
 
     Raises:
         ConfigError: there are fewer than two labels, or one of them twice.
@@ -364,10 +369,11 @@ def plain_label_config(labels: Sequence[str], column: str) -> str:
             fix="give them with commas: --labels Positive,Negative",
         )
     choices = "\n".join(f"    <Choice value={quoteattr(label)}/>" for label in labels)
+    scale = f' camvo_ordered="true" camvo_error="{ordered}"' if ordered else ""
     return (
         "<View>\n"
         f'  <Text name="text" value="${text_key(column)}"/>\n'
-        f'  <Choices name="{_CONTROL}" toName="text">\n{choices}\n  </Choices>\n'
+        f'  <Choices name="{_CONTROL}" toName="text"{scale}>\n{choices}\n  </Choices>\n'
         "</View>\n"
     )
 

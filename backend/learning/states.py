@@ -117,7 +117,7 @@ class States:
         async with copy.turn:
             if copy.caught_up > arrived:  # somebody began to read after this call
                 return copy.state
-            if copy.sequence == 0 or self._access.clock() - copy.read_at >= _IDLE:
+            if copy.sequence == 0 or not 0.0 <= self._access.clock() - copy.read_at < _IDLE:
                 await self._restore(key, copy)
             begun = copy.begun = copy.begun + 1
             await self._catch_up(key, copy)
@@ -301,10 +301,11 @@ class FitCache(Generic[_T]):
     def is_old(self, key: StateKey, kind: Hashable = None, *, pauses: float = math.inf) -> bool:
         """Whether the latest fit may be out of date.
 
-        That is so after :data:`PAUSE`, or after ``pauses`` times as long as the fit took, if that is shorter.
+        That is so after :data:`PAUSE`, or after ``pauses`` times as long as the fit took, if that is shorter;
+        also once the clock was set back, or nothing would be learnt until it has caught up.
         """
         kept = self._latest[key, kind]
-        return self._clock() - kept.started_at >= min(pauses * kept.seconds, PAUSE)
+        return not 0.0 <= self._clock() - kept.started_at < min(pauses * kept.seconds, PAUSE)
 
     def start(self, key: StateKey, fit: Callable[[], _T], kind: Hashable = None) -> asyncio.Task[_T]:
         """Start a fit, or return the one under way. Shield the task: others may await it too."""
@@ -492,7 +493,7 @@ class EarlierProjects:
         """
         known, rounds, dimension = state.earlier, state.rounds, state.dimension
         first = key not in self._checked
-        if not first and (not known.lessons or self._access.clock() - self._checked[key] < _CHECK):
+        if not first and (not known.lessons or 0.0 <= self._access.clock() - self._checked[key] < _CHECK):
             return False
         begins = rounds == 0 and not known.lessons
         if not known.lessons and not (begins and wanted):

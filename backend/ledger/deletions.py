@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, exists, func, select, update
 
 from backend.ledger import answers
 from backend.ledger.batches import ENDED, Lines
@@ -155,7 +155,10 @@ class Prunable:
         return list(self.connection.scalars(query.order_by(_rounds.id)))
 
     def stale_tasks(self, before: float) -> list[int]:
-        """Return the tasks with an answer older than a time, of which no round is left that could use it."""
+        """Return the tasks with an answer older than a time, of which no round is left that could use it.
+
+        Tasks that wait for a further answer of a batch are left out: their rounds will use it.
+        """
         has_round = exists().where(
             _rounds.project == self.project, _rounds.task == _answers.task, ~_rounds.pruned
         )
@@ -170,7 +173,14 @@ class Prunable:
             .join(tables.answers, _answers.key == _links.key)
             .where(_links.project == self.project, _answers.created_at < before, ~shares_round)
         )
-        return sorted(set(self.connection.scalars(bought)) | set(self.connection.scalars(shared)))
+        tasks = set(self.connection.scalars(bought)) | set(self.connection.scalars(shared))
+        return sorted(tasks - set(self.connection.scalars(self._waiting)))
+
+    @property
+    def _waiting(self) -> Select[tuple[int]]:
+        """The tasks with a line that waits for an answer."""
+        open_ = _lines.state.not_in(ENDED)
+        return select(_lines.task).where(_lines.project == self.project, open_).distinct()
 
     def prune(self, ids: Sequence[int]) -> None:
         """Delete the contexts of rounds, and of their plans what only a later lesson would need."""
@@ -200,10 +210,13 @@ class Prunable:
     def forget_batches(self, before: float) -> int:
         """Delete a project's batches that ended before a time, and return how many lines that were.
 
-        Lines that still wait for an answer stay, and so do their tasks and jobs.
+        Lines that still wait for an answer stay, and so do their tasks, with all lines of these, and jobs.
         """
         ended = delete(tables.batch_lines).where(
-            _lines.project == self.project, _lines.created_at < before, _lines.state.in_(ENDED)
+            _lines.project == self.project,
+            _lines.created_at < before,
+            _lines.state.in_(ENDED),
+            _lines.task.not_in(self._waiting),
         )
         lines = self.connection.execute(ended).rowcount
         waiting = tables.batch_tasks.c

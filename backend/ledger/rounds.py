@@ -590,7 +590,8 @@ class IncompleteRounds:
 
     A round is incomplete if an arm that should have voted gave no vote, for a reason that can pass: an
     outage, a time-out, a rate limit, a rejected key, or a budget. ``Round.missing`` names these arms until
-    each has voted or has failed for good.
+    each has voted or has failed for good. No model can be asked for the vote of a round that is pruned, is of
+    an earlier epoch, or whose task has a later round since its text has changed: it is not incomplete.
     """
 
     connection: Connection
@@ -601,9 +602,7 @@ class IncompleteRounds:
         tasks: set[int] = set()
         lacking: dict[str, dict[str, set[int]]] = {}
         times: dict[str, tuple[float, float]] = {}
-        query = select(_table.c.task, _table.c.missing, _table.c.created_at).where(
-            _table.c.project == self.project, _table.c.missing.is_not(None)
-        )
+        query = select(_table.c.task, _table.c.missing, _table.c.created_at).where(self._incomplete)
         for row in self.connection.execute(query):
             tasks.add(row.task)
             for arm, code in row.missing.items():
@@ -617,11 +616,21 @@ class IncompleteRounds:
         return _Incomplete(len(tasks), arms, times)
 
     def tasks(self) -> list[int]:
-        """Return the tasks that have one, by number; rounds that are pruned do not count."""
-        query = select(_table.c.task).where(
-            _table.c.project == self.project, _table.c.missing.is_not(None), ~_table.c.pruned
+        """Return the tasks that have one, by number."""
+        return sorted(set(self.connection.scalars(select(_table.c.task).where(self._incomplete))))
+
+    @property
+    def _incomplete(self) -> ColumnElement[bool]:
+        later = _table.alias().c
+        epochs = tuple(ProjectRounds(self.connection, self.project).latest_epochs().items())
+        same = (later[name] == _table.c[name] for name in ("project", "task", "control", "epoch"))
+        return and_(
+            _table.c.project == self.project,
+            _table.c.missing.is_not(None),
+            ~_table.c.pruned,
+            tuple_(_table.c.control, _table.c.epoch).in_(epochs),
+            ~select(later.id).where(*same, later.id > _table.c.id).exists(),
         )
-        return sorted(set(self.connection.scalars(query)))
 
 
 def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:

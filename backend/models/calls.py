@@ -256,11 +256,7 @@ class _Path:
     parameters: Mapping[str, Any]
 
     async def call(self, messages: Sequence[Mapping[str, Any]], timeout: float | None) -> Any:  # noqa: ASYNC109
-        """Make one call; the response has the attributes of litellm's that CaMVo reads.
-
-        Raises:
-            Exception: one of litellm's, as from ``acompletion``.
-        """
+        """Make one call; the response has the attributes of litellm's that CaMVo reads."""
         import httpx  # noqa: PLC0415 - litellm imports it too
         from litellm.llms.custom_httpx.http_handler import get_async_httpx_client  # noqa: PLC0415
 

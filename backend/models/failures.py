@@ -314,7 +314,7 @@ LONGEST_PAUSE, LONGEST_PAID_PAUSE = 60.0, 300.0
 """The most seconds between two probes, or between two tries of one call; more after failures that may be
 billed."""
 
-_PAID_PROBES: Final = 20
+_PAID_PROBES: Final = 8
 """Probes of one outage that fail though they may be billed, after which it is given up."""
 
 _PAID_FAILURES, _PAID_FAILURES_BESIDE_ANSWERS = 5, 3

@@ -397,10 +397,6 @@ class ModelCaller:
         """Return the answer in a response, and learn from the usage that it reports.
 
         ``counted`` is our own count of the input tokens, of which at most ``most_input`` are believed.
-
-        Raises:
-            RefusedError: the model, or a filter of its provider, refused.
-            BadAnswerError: there is no text, or one that is far too long.
         """
         counted_input = min(round(counted * model.meter.factor), most_input)
         input_tokens = self._believed("input", received.input_tokens, most_input) or counted_input

@@ -250,11 +250,7 @@ class AnyOf:
 
 @dataclass(frozen=True)
 class _OneOfScale(OneOf):
-    """Exactly one label of a scale, whose lowest label comes first.
-
-    Attributes:
-        error: what a wrong label costs.
-    """
+    """Exactly one label of a scale, whose lowest label comes first."""
 
     error: ErrorName = "exact"
 
@@ -490,11 +486,7 @@ class NumberControl:
 
 @dataclass(frozen=True, slots=True)
 class _NumberOfScale(NumberControl):
-    """A number of a scale.
-
-    Attributes:
-        error: what a wrong number costs.
-    """
+    """A number of a scale."""
 
     error: ErrorName = "absolute"
 
@@ -539,14 +531,19 @@ def with_error(element: Element, control: NumberControl) -> NumberControl:
 
 
 def looks_ordered(control: Control) -> bool:
-    """Whether the labels of a control that is no scale are the numbers of one, such as 1 to 5."""
+    """Whether the labels of a control that is no scale are the numbers of one, as 1 to 5 or 5 to 1."""
     if not isinstance(control, OneOf) or isinstance(control, _OneOfScale):
         return False
-    texts = [label.text.strip() for label in control.labels]
+    return are_steps([label.text.strip() for label in control.labels])
+
+
+def are_steps(texts: Sequence[str]) -> bool:
+    """Whether texts are successive whole numbers, upwards or downwards, as many as a scale may have."""
     if not _FEWEST_STEPS <= len(texts) <= MOST_STEPS or not all(text.isdecimal() for text in texts):
         return False
     numbers = [int(text) for text in texts]
-    return numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+    ascending = [*range(min(numbers), max(numbers) + 1)]
+    return numbers in (ascending, ascending[::-1])
 
 
 def one_of_scale(element: Element, control: OneOf) -> OneOf:

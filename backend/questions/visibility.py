@@ -366,12 +366,7 @@ def _nodes(control: Element) -> Iterator[_Node]:
 
 
 class _NamedChoices:
-    """The choices of a control, by their names: a restriction may name hundreds of thousands.
-
-    Attributes:
-        by_name: stored or visible name → the first choice with it.
-        leaves: stored name → the choices without others below them.
-    """
+    """The choices of a control, by their names: a restriction may name hundreds of thousands."""
 
     def __init__(self, control: Element) -> None:
         self.by_name: dict[str, _Node] = {}

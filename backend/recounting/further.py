@@ -289,7 +289,10 @@ def _with_confidences(round_: Round, further: Mapping[int, Sequence[FurtherVote]
 
 
 def _rows(found: _Found, paid: Mapping[str, ModelReply], purpose: Purpose, now: float) -> list[FurtherVote]:
-    """One row for each round and model; a call's cost is shared equally among the rounds."""
+    """One row for each round and model; a call's cost is shared equally among the rounds.
+
+    It is that of an earlier run, too, which ended before it could store the vote.
+    """
     return [
         FurtherVote(
             round_id=round_.id,
@@ -297,7 +300,7 @@ def _rows(found: _Found, paid: Mapping[str, ModelReply], purpose: Purpose, now: 
             task=round_.key.task,
             vote=reply.votes.get(question.name),
             confidence=reply.confidences.get(question.name),
-            cost_usd=reply.cost / len(found.rounds),
+            cost_usd=(reply.cost + reply.earlier) / len(found.rounds),
             purpose=purpose,
             created_at=now,
         )
@@ -411,7 +414,6 @@ class Completing:
                     rests = self._resting.get(stored.key, 0.0) > time.monotonic()
                     if not rests and self._looked.get(stored.key) != stored.sequence:
                         await self.tend(stored.key)
-                        self._looked[stored.key] = stored.sequence
             except CamvoError as error:
                 _log.error("nothing_completed", code=error.code, reason=str(error))
 
@@ -435,26 +437,37 @@ class Completing:
 
     async def _complete(self, project: str) -> int:
         done = last = 0
+        through = await self._access.read_once(lambda connection: projects.last_event(connection, project))
         while await self._claims.acquire(project):
             purse, tasks = await self._access.read_once(partial(self._next, project, last))
             if not tasks:
+                self._looked[project] = through
                 break
             last = tasks[-1]
             new = [task for task in tasks if (project, task) not in self._tried]
-            self._tried |= {(project, task) for task in new}  # otherwise a failing model is asked forever
             portion = await ask_portion(
                 await self._jobs(project, new, purse) if new else [],
-                self._further.ask_everyone,
+                self._ask,
                 at_once=_AT_ONCE,
                 deadline=_LEASE / 2.0,
             )
             done += portion.tasks
             if portion.exhausted:
                 self._resting[project] = time.monotonic() + _AFTER_FAILURE
+            if portion.exhausted or portion.left:
                 break
         if done:
             _log.info("labelled_tasks_completed", project=project, tasks=done)
         return done
+
+    async def _ask(self, job: Job) -> _Bought:
+        """Ask about one task once in this process, or a failing model would be asked forever."""
+        task = job.project, job.task
+        self._tried.add(task)
+        bought = await self._further.ask_everyone(job)
+        if bought.exhausted:
+            self._tried.discard(task)
+        return bought
 
     def _next(self, project: str, last: int, connection: Connection) -> tuple[Purse, Sequence[int]]:
         """What may be spent, and the next labelled tasks that models were left out of; none without money."""

@@ -86,9 +86,6 @@ class CamvoModel(LabelStudioMLBase):  # type: ignore[misc]  # label-studio-ml ha
         """Set the model version of the predictions, and store the project's ``extra_params``.
 
         They are stored once the runtime is there; this method does not wait for it.
-
-        Raises:
-            ConfigError: the settings, or the ``extra_params``, are wrong.
         """
         self.set("model_version", _settings().model_version)
         project, given = self.project_id, self.extra_params

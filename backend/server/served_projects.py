@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -120,7 +120,9 @@ class ServedProjects:
         settings = self.to_predict(project)
         with suppress(LedgerError):
             asked = asked_questions(config, shown_instructions(self._latest.get(project), settings))
-            self._note_asked(project, asked, request.label_config)
+            known = self._latest.get(project)
+            if known is None or known.predicted != asked:
+                self._store(project, {"predicted": asked, "label_config": request.label_config})
         if said.tasks:
             self._remember_tasks(project, said.tasks)
         return settings
@@ -169,7 +171,7 @@ class ServedProjects:
         if url is None or key is None or not is_of_label_studio(project):
             return False
         looked_up = self._looked_up.get(project)
-        recently = looked_up is not None and self._clock() < looked_up + _AGAIN
+        recently = looked_up is not None and 0.0 <= self._clock() - looked_up < _AGAIN
         if recently or not self._settings.project_instructions:
             return False
         self._looked_up[project] = self._clock()
@@ -188,19 +190,12 @@ class ServedProjects:
         own = self._settings.for_project(extra_params)
         if label_config is not None and own.policy != self._settings.policy:
             require_known_labels(own, parse_label_config(label_config), "extra_params")
-        columns = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
-        with self._ledger.read() as connection:
-            stored = projects.get(connection, project)
-        if is_new(stored, columns):
-            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
+        said = {"extra_params": extra_params, "label_config": label_config, "hostname": hostname}
+        self._store(project, said)
 
-    def _note_asked(self, project: str, asked: dict[str, str], label_config: str) -> None:
-        """Store the config of the project's latest predictions and its questions, if they are new."""
-        known = self._latest.get(project)
-        if known is not None and known.predicted == asked:
-            return
+    def _store(self, project: str, columns: Mapping[str, Any]) -> None:
+        """Store what is said of a project, unless the ledger holds the same."""
         with self._ledger.read() as connection:  # fails at once while the database is down, a write waits
             stored = projects.get(connection, project)
-        columns = {"predicted": asked, "label_config": label_config}
         if is_new(stored, columns):
             self._write(lambda connection: remember_project(connection, project, columns, self._clock()))

@@ -21,7 +21,7 @@ from rich.console import Console
 from backend.commands.replay import replay_command
 from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
-from backend.commands.replay.replay_command import DATA, RUNS
+from backend.commands.replay.options import DATA, RUNS, PolicyParameters, SharedOptions
 from backend.commands.replay.runs import Summary
 from backend.commands.replay.study import ReplayStudy
 from backend.commands.shared.arguments import numbers
@@ -129,7 +129,7 @@ class Sensitivity:
 
     def _report(self, gamma: float | None, alpha: float) -> Path | None:
         """Return the folder of one table's report, or ``None`` without ``--report``."""
-        return self.study.report and self.study.report / f"{_name(gamma)}-alpha-{alpha:g}"
+        return self.study.options.report and self.study.options.report / f"{_name(gamma)}-alpha-{alpha:g}"
 
     def _facts(self, data: list[dict[str, Any]]) -> dict[str, Any]:
         return {
@@ -232,17 +232,17 @@ def synthetic(
     ] = False,
     items: Annotated[int, typer.Option(min=1, help="Items of each table.", rich_help_panel=DATA)] = 10_000,
     policy: replay_command.PolicyNames = ["camvo"],  # noqa: B006 - Typer copies it
-    parameters: replay_command.PolicyParameters,
+    parameters: PolicyParameters,
     shuffles: Annotated[
         int, typer.Option(min=1, help="Tables drawn, each with its own seed.", rich_help_panel=RUNS)
     ] = 1,
-    shared: replay_command.SharedOptions,
+    shared: SharedOptions,
 ) -> None:
     """Repeat the paper's study of correlated models (Appendix H) on synthetic votes. Calls no model.
 
     Example: python benchmarks/paper/synthetic.py --gamma 0,0.4 --alpha 0.2 --items 2000
     """
-    study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
+    study = ReplayStudy.of(shared, policies=policy, parameters=parameters, shuffles=shuffles)
     Sensitivity(
         study=study,
         gammas=[None] if heterogeneous else numbers(gamma, "--gamma", float),

@@ -34,3 +34,11 @@ def test_a_frame_keeps_its_rows_index_and_columns_and_gets_the_labels(tmp_path: 
     assert labelled["camvo_label"].isna().tolist() == [False, False, True]
     assert labelled["camvo_error"].tolist()[2] == "text_empty"
     assert labelled["camvo_score"].between(0, 1)[:2].all()
+
+
+def test_a_missing_text_of_a_nullable_column_is_no_text(tmp_path: Path) -> None:
+    """It was read as "<NA>", which models were asked about."""
+    frame = pd.DataFrame({"text": pd.array(["lovely", pd.NA], dtype="string")})
+    with LabelFolder(tmp_path, moods) as folder:
+        labelled = label(frame, labels=["Glad", "Sad"], text_column="text", config=folder.environment.config)
+    assert labelled["camvo_error"].tolist()[1] == "text_empty"

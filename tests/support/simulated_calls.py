@@ -22,7 +22,7 @@ class SharedRates:
     """One process's view of rates that several processes share; each exchange takes 5 ms."""
 
     def __init__(self, rates: ProcessRates, owner: str) -> None:
-        self._rates, self._owner, self.window = rates, owner, rates.window
+        self._rates, self._owner = rates, owner
         self.exchanges = 0
         self.down = False
 

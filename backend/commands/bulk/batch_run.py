@@ -61,8 +61,6 @@ _PATIENCE: Final = 30.0
 
 _Result = TypeVar("_Result")
 
-_Pause = Callable[[float], object]
-
 
 def batching_of(settings: Settings, process: AnnotationProcess, *, everyone: bool) -> Batching | None:
     """Which models are asked in batches; ``None`` if none is."""
@@ -102,7 +100,6 @@ class BatchRun:
     label: Callable[[DatasetJobs, int | None], None]
     console: Console
     wait: bool
-    pause: _Pause = time.sleep
     _problems: dict[str, None] = field(default_factory=dict)
 
     def run(self, tasks: int) -> None:
@@ -168,7 +165,7 @@ class BatchRun:
                 return False
             if report.out or report.full:
                 seconds = _FIRST_PAUSE if moved else seconds
-                self.pause(seconds)
+                time.sleep(seconds)
                 seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
 
     def _look(self, desk: Desk) -> DeskReport:

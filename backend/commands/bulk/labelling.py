@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -111,7 +111,7 @@ class Labelling:
     def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Run jobs; each is yielded when it has ended, whether it is labelled or has failed."""
         for job in jobs:
-            while len(self._under_way) >= self.at_once:
+            while len(self._under_way) >= self._most_under_way:
                 yield from self._ended()
             if self._short:
                 yield from self._one_by_one()
@@ -133,6 +133,11 @@ class Labelling:
     def under_way(self) -> int:
         """How many jobs are under way."""
         return sum(not future.done() for future in self._under_way)
+
+    @property
+    def _most_under_way(self) -> int:
+        doubtful = self.voteless and not self.counts.labelled
+        return min(self.at_once, max(HOPELESS - self.voteless, 1)) if doubtful else self.at_once
 
     def _start(self, job: Job) -> None:
         self._under_way[self.process.thread.submit(annotate_in_bulk(self.process.annotator, job))] = job
@@ -201,12 +206,12 @@ _EVERY = 1.0
 class Spending:
     """A project in the ledger from the start of a run: what it has cost, and what is missing."""
 
-    def __init__(self, ledger: Ledger, project: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ledger, self._project, self._clock = ledger, project, clock
+    def __init__(self, ledger: Ledger, project: str) -> None:
+        self._ledger, self._project = ledger, project
         with ledger.read() as connection:
             self._start = Mark.now(connection)
         self._started_with = self._latest = self.in_all()
-        self._looked_at = clock()
+        self._looked_at = time.monotonic()
 
     def in_all(self) -> float:
         """What the project has cost over all runs, in $."""
@@ -215,8 +220,8 @@ class Spending:
 
     def in_this_run(self) -> float:
         """What it has cost since the start of the run, in $; a second old at most."""
-        if self._clock() - self._looked_at >= _EVERY:
-            self._latest, self._looked_at = self.in_all(), self._clock()
+        if time.monotonic() - self._looked_at >= _EVERY:
+            self._latest, self._looked_at = self.in_all(), time.monotonic()
         return self._latest - self._started_with
 
     def missing(self, models: Collection[str]) -> Missing:

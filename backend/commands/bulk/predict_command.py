@@ -34,14 +34,13 @@ def run_on_terminal(
     console: Console,
     run: PredictionRun,
     tasks: int,
-    clock: Callable[[], float] = time.monotonic,
     missing: Callable[[], Missing] | None = None,
 ) -> int:
     """Go through a project, show progress, totals and what is missing, and return the exit code."""
-    tally, began = run.tally, clock()
+    tally, began = run.tally, time.monotonic()
 
     def print_totals() -> None:
-        minutes, seconds = divmod(round(clock() - began), 60)
+        minutes, seconds = divmod(round(time.monotonic() - began), 60)
         took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
         line = f"{tally.summary()}\n{dollars(tally.spent_usd)} spent in {took}"
         say(console, line, markup=False)

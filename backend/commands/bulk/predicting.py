@@ -142,7 +142,6 @@ def _watching(
     project_key: str,
     tasks: range,
     show: Callable[[Progress], object],
-    every: float = _EVERY,
 ) -> Iterator[None]:
     """Look at a project's progress every second, in a thread, until the block ends.
 
@@ -156,7 +155,7 @@ def _watching(
         return
 
     def look() -> None:
-        while not over.wait(every):
+        while not over.wait(_EVERY):
             try:
                 show(server.progress(project_key, tasks.start, tasks.stop - 1, before))
             except BackendError:
@@ -221,7 +220,6 @@ class PredictionRun:
     only: Sequence[int] | None = None
     batch: int = 50
     most: int | None = None
-    sleep: Callable[[float], None] = time.sleep
     tally: Tally = field(default_factory=Tally)
 
     def __call__(self, advance: Advance) -> Tally:
@@ -347,7 +345,7 @@ class PredictionRun:
                     tally.undecided += len(unfinished)
                     break
                 if fruitless or waits:
-                    self.sleep(max(fruitless, 1) * _PAUSE)
+                    time.sleep(max(fruitless, 1) * _PAUSE)
                 remaining = unfinished
         return answers
 

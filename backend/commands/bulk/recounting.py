@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from rich.console import Console
 
-from backend.commands.shared.backend_client import BackendClient, TasksInDoubt
+from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.output import Advance, progress_bar, say
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
@@ -34,7 +34,7 @@ class RecountTally:
 
     def summary(self) -> str:
         """Return a line with what changed, and one with what Label Studio shows."""
-        if self.counting is None:
+        if self.counting is None or not self.counting["counted"]:
             lines = ["Counted again: nothing changed"]
         else:
             labels, scores, counted = (self.counting[name] for name in ("labels", "scores", "counted"))
@@ -100,15 +100,16 @@ class RecountRun:
 
 
 @dataclass(slots=True)
-class AskMoreTally:
-    """What a run did."""
+class FurtherTally:
+    """What came of asking for further or missing votes."""
 
     tasks: int = 0
     votes: int = 0
+    labels: int = 0
     spent_usd: float = 0.0
     exhausted: bool = False
 
-    def summary(self, usd: float) -> str:
+    def asked(self, usd: float) -> str:
         """Return a line with what was asked and why it ended."""
         asked = (
             f"Asked more: {of(self.votes, 'vote')} on {of(self.tasks, 'task')};"
@@ -117,56 +118,7 @@ class AskMoreTally:
         why = "the money does not cover the next" if self.exhausted else "no other vote is worth asking for"
         return f"{asked}, {why}"
 
-
-@dataclass(frozen=True, slots=True)
-class _AskMoreRun:
-    """One run over one project. The server keeps what was bought, so an interrupted run can be repeated."""
-
-    counting: RecountRun
-    usd: float
-    tally: AskMoreTally = field(default_factory=AskMoreTally)
-
-    def __call__(self, show: Callable[[str], object] = lambda line: None) -> AskMoreTally:
-        """Ask until no vote is worth asking for or the money is spent."""
-        tally, seen, of = self.tally, set[int](), self.counting
-        while not tally.exhausted:
-            doubts = of.backend.doubts(of.key, self.usd)
-            tally.spent_usd = doubts.spent_usd
-            numbers = [number for number in doubts.tasks if number not in seen]
-            if not numbers:
-                break
-            seen.update(numbers)
-            for portion in portions(numbers, of.batch):
-                show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, ${tally.spent_usd:.4g} spent")
-                self._ask(portion, doubts)
-                if tally.exhausted:
-                    break
-        return tally
-
-    def _ask(self, numbers: Sequence[int], doubts: TasksInDoubt) -> None:
-        """Ask about tasks that nobody has annotated or begun to, until all of them were asked about."""
-        of = self.counting
-        by_number = {task["id"]: task for task in of.client.tasks(of.project, numbers)}
-        in_order = [by_number[number] for number in numbers if number in by_number]
-        wanted, _ = predictions.untouched(in_order)
-        ask = partial(of.backend.ask_more, of.key, of.label_config, usd=self.usd, least=doubts.least)
-        for said in _asked(wanted, ask):
-            self.tally.tasks += said["tasks"]
-            self.tally.votes += said["votes"]
-            self.tally.spent_usd += said["usd"]
-            self.tally.exhausted |= said["exhausted"]
-
-
-@dataclass(slots=True)
-class CompletingTally:
-    """What came of asking for missing votes."""
-
-    tasks: int = 0
-    votes: int = 0
-    labels: int = 0
-    exhausted: bool = False
-
-    def summary(self, incomplete: int) -> str:
+    def completed(self, incomplete: int) -> str:
         """Return a line with what came, where so many tasks lacked votes."""
         line = (
             f"Completed: {of(self.votes, 'missing vote')} on {count(self.tasks)} of"
@@ -174,48 +126,41 @@ class CompletingTally:
         )
         return f"{line}; the money does not cover the next" if self.exhausted else line
 
-
-@dataclass(frozen=True, slots=True)
-class _CompletingRun:
-    """Asks for the missing votes of one project. The server keeps what was bought."""
-
-    counting: RecountRun
-    purse: Purse
-    tally: CompletingTally = field(default_factory=CompletingTally)
-
-    def tasks(self) -> list[int]:
-        """The tasks that lack votes."""
-        return self.counting.backend.incomplete(self.counting.key)
-
-    def __call__(self, numbers: Sequence[int], advance: Advance) -> None:
-        """Ask about these tasks, each once."""
-        for portion in portions(numbers, self.counting.batch):
-            self._ask(self.counting.client.tasks(self.counting.project, portion))
-            advance(len(portion))
-            if self.tally.exhausted:
-                return
-
-    def _ask(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        of, further = self.counting, self.purse.name == "further"
-        ask = partial(of.backend.complete, of.key, of.label_config, usd=self.purse.usd, further=further)
-        for said in _asked(wanted, ask):
-            self.tally.tasks += said["tasks"]
-            self.tally.votes += said["votes"]
-            self.tally.labels += said["labels"]
-            self.tally.exhausted |= said["exhausted"]
+    def ask(
+        self,
+        wanted: Sequence[Mapping[str, Any]],
+        ask: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]],
+    ) -> None:
+        """Ask the server about tasks, again about those that are left each time, and count what came."""
+        while wanted and not self.exhausted:
+            said = ask(wanted)
+            self.tasks += said["tasks"]
+            self.votes += said["votes"]
+            self.labels += said.get("labels", 0)
+            self.spent_usd += said.get("usd", 0.0)
+            self.exhausted = said["exhausted"]
+            wanted = wanted[len(wanted) - said["left"] :]
 
 
-def _asked(
-    wanted: Sequence[Mapping[str, Any]],
-    ask: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]],
-) -> Iterator[Mapping[str, Any]]:
-    """Ask the server about tasks, again about those that are left each time; yield what came."""
-    while wanted:
-        said = ask(wanted)
-        yield said
-        if said["exhausted"]:
-            return
-        wanted = wanted[len(wanted) - said["left"] :]
+def ask_for_more(counting: RecountRun, usd: float, show: Callable[[str], object]) -> FurtherTally:
+    """Ask until no vote is worth asking for or the money is spent; the server keeps what was bought."""
+    tally, seen, backend = FurtherTally(), set[int](), counting.backend
+    while not tally.exhausted:
+        doubts = backend.doubts(counting.key, usd)
+        tally.spent_usd = doubts.spent_usd
+        numbers = [number for number in doubts.tasks if number not in seen]
+        if not numbers:
+            break
+        seen.update(numbers)
+        ask = partial(backend.ask_more, counting.key, counting.label_config, usd=usd, least=doubts.least)
+        for portion in portions(numbers, counting.batch):
+            if tally.exhausted:
+                break
+            show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, ${tally.spent_usd:.4g} spent")
+            found = counting.client.tasks(counting.project, portion)
+            wanted, _ = predictions.untouched(sorted(found, key=lambda task: portion.index(task["id"])))
+            tally.ask(wanted, ask)
+    return tally
 
 
 def count_again(console: Console, counting: RecountRun, ask_more: float | None) -> None:
@@ -226,17 +171,27 @@ def count_again(console: Console, counting: RecountRun, ask_more: float | None) 
         counting.count()
         if ask_more is None:
             return
-        run = _AskMoreRun(counting, ask_more)
-        run(status.update)
+        tally = ask_for_more(counting, ask_more, status.update)
         counting.count()
-        say(console, run.tally.summary(ask_more))
+        say(console, tally.asked(ask_more))
 
 
 def complete(console: Console, counting: RecountRun, purse: Purse) -> None:
     """Have the votes asked for that are missing, and say what came of it."""
-    run = _CompletingRun(counting, purse)
-    if not (tasks := run.tasks()):
+    if not (tasks := counting.backend.incomplete(counting.key)):
         return
+    ask = partial(
+        counting.backend.complete,
+        counting.key,
+        counting.label_config,
+        usd=purse.usd,
+        further=purse.name == "further",
+    )
+    tally = FurtherTally()
     with progress_bar(console, "completing", len(tasks), transient=True) as advance:
-        run(tasks, advance)
-    say(console, run.tally.summary(len(tasks)))
+        for portion in portions(tasks, counting.batch):
+            if tally.exhausted:
+                break
+            tally.ask(counting.client.tasks(counting.project, portion), ask)
+            advance(len(portion))
+    say(console, tally.completed(len(tasks)))

@@ -101,18 +101,7 @@ class RefineOptions:
 
 @dataclass(frozen=True, slots=True)
 class _JudgedChange:
-    """A proposed change, and what the tasks say that did not lead to it.
-
-    Attributes:
-        replaced: the passage that goes.
-        written: what stands there instead.
-        why: the proposing model's reason.
-        led: the ids of the tasks that led to it.
-        found: its accuracy beside that of the present text; ``None`` if it was never judged.
-        verdict: ``best``, ``better``, ``dropped`` or ``undecided``.
-        text: the file with the whole text.
-        page: the page with both texts side by side.
-    """
+    """A proposed change, and what the tasks say that did not lead to it."""
 
     replaced: str
     written: str
@@ -277,12 +266,15 @@ def _agreed(  # noqa: PLR0917 - what is asked, and of whom
 
     Texts that are not written yet are priced at the longest that a change may make them.
     """
-    model = jobs.process.pool[writer].model
-    longest = with_text(jobs, f"{text}\n{'word ' * (LONGEST_CHANGE // 5)}")
-    with progress_bar(console, "counting tokens", 2 * len(judges), transient=True) as advance:
-        present, other = (price_of(side, judges, advance) for side in (jobs, longest))
-    proposal = 0.0 if _is_stored(jobs, writer, messages) else model.ceiling(messages, PROPOSAL_SCHEMA)
-    judging = present.usd + MOST_CHANGES * other.usd + _held(jobs)
+    if (stored := _stored_proposal(jobs, writer, messages)) is None:
+        proposal = jobs.process.pool[writer].model.ceiling(messages, PROPOSAL_SCHEMA)
+        times = Counter({f"{text}\n{'word ' * (LONGEST_CHANGE // 5)}": MOST_CHANGES})
+    else:
+        proposal, times = 0.0, Counter(each.text for each in read_proposals(stored, text, 0).changes)
+    sides = [(jobs, 1), *((with_text(jobs, each), count) for each, count in times.items())]
+    with progress_bar(console, "counting tokens", len(sides) * len(judges), transient=True) as advance:
+        judging = sum(count * price_of(side, judges, advance).usd for side, count in sides)
+    judging += _held(jobs) if judging else 0.0
     say(
         console,
         f"a proposal by {escape(writer.partition('/')[0])}: at most {formats.dollars(proposal)};"
@@ -302,21 +294,17 @@ def _held(jobs: DatasetJobs) -> float:
     return (1 + MOST_CHANGES) * sum(model.prices.cost(0, model.settings.max_tokens) for model in models)
 
 
-def _is_stored(jobs: DatasetJobs, writer: str, messages: Messages) -> bool:
-    """Whether the ledger has a proposal to the prompt."""
+def _stored_proposal(jobs: DatasetJobs, writer: str, messages: Messages) -> str | None:
+    """The proposal to the prompt that the ledger has; ``None`` if it has none."""
     fingerprint = jobs.process.pool[writer].model.fingerprint(messages, PROPOSAL_SCHEMA)
     with jobs.process.ledger.read() as connection:
         keys = [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
         stored = answers.find_by_key(connection, keys)
-    return any(is_proposal(answer.content) for answer in stored.values())
+    return next((each.content for each in stored.values() if is_proposal(each.content)), None)
 
 
 def _propose(jobs: DatasetJobs, writer: str, messages: Messages, task: int, out: Path) -> tuple[str, float]:
-    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case.
-
-    Raises:
-        BadAnswerError: the answer is no proposal; it is written to the folder.
-    """
+    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case."""
     query = ModelQuery(
         jobs.project, task, writer, messages, PROPOSAL_SCHEMA, jobs.settings.budget, purse=jobs.purse
     )

@@ -60,16 +60,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _ComparedTask:
-    """One question of one task, before and after.
-
-    Attributes:
-        task: the task's id.
-        texts: what the question is about, by field.
-        human: what people say; ``None`` if they say nothing, or nothing that both label configs allow.
-        before: with the present text.
-        after: with the new one.
-        changed: whether the vote is another.
-    """
+    """One question of one task, before and after."""
 
     task: str
     texts: Mapping[str, str]
@@ -81,17 +72,7 @@ class _ComparedTask:
 
 @dataclass(frozen=True, slots=True)
 class _ComparedQuestion:
-    """One question, before and after.
-
-    Attributes:
-        question: the name of its control.
-        tasks: the tasks, those whose label changed first.
-        vote: the accuracy of the vote; ``None`` without any label of people.
-        models: model → its accuracy.
-        votes_changed: model → how many of its votes changed.
-        labels: people's label → the accuracy of the vote on it.
-        changed: (label before, label after) → number of tasks.
-    """
+    """One question, before and after."""
 
     question: str
     tasks: Sequence[_ComparedTask]

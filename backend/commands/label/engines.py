@@ -20,7 +20,7 @@ from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
-from backend.commands.label.run import forget_changed_rows, print_absent, results
+from backend.commands.label.run import forget_changed_rows, print_notes, results
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
 from backend.commands.shared.setup import interruptible, quiet_environment
@@ -267,7 +267,7 @@ def _refuse_batches(settings: Settings) -> None:
 
 def _agreed(work: _Work, dataset: Dataset, index: Index, console: Console) -> _Work:
     """Show the quote, ask whether to spend it, and make every part keep to it."""
-    print_absent(dataset, index, console)
+    print_notes(dataset, index, console)
     with annotation_process(work.settings, work.environment, asking=False) as process:
         jobs = dataset_jobs(process, dataset, work.project, work.settings, work.options, work.tasks)
         forget_changed_rows(jobs, index)

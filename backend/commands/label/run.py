@@ -25,7 +25,7 @@ from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
-from backend.commands.bulk.recounting import AskMoreTally, CompletingTally, RecountTally
+from backend.commands.bulk.recounting import FurtherTally, RecountTally
 from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
@@ -51,6 +51,7 @@ from backend.ledger.projects import FailedTasks
 from backend.ledger.recounts import FurtherVotes
 from backend.ledger.rounds import IncompleteRounds, ProjectRounds, Round
 from backend.questions import LabelConfig
+from backend.questions.controls import looks_ordered
 from backend.recounting.further import Portion, ask_portion
 from backend.recounting.recounter import Recounter
 from backend.server.status.formats import of
@@ -160,7 +161,7 @@ def run_label(
     with Index(dataset) as index:
         with console.status("reading") as status:
             index.build(lambda rows: status.update(f"reading: {index.rows:,} rows"))
-        print_absent(dataset, index, console)
+        print_notes(dataset, index, console)
         migrate(environment.database_url)
         with annotation_process(settings, environment) as process:
             jobs = dataset_jobs(process, dataset, project, settings, options, index.tasks_in_all)
@@ -216,8 +217,8 @@ def _require_blind(jobs: DatasetJobs, options: LabelOptions) -> None:
     )
 
 
-def print_absent(dataset: Dataset, index: Index, console: Console) -> None:
-    """Say which columns a dataset lacks that the label config shows among its words."""
+def print_notes(dataset: Dataset, index: Index, console: Console) -> None:
+    """Say which columns a dataset lacks that its label config shows, and which labels look like a scale."""
     if absent := dataset.absent(index.columns):
         say(
             console,
@@ -225,6 +226,14 @@ def print_absent(dataset: Dataset, index: Index, console: Console) -> None:
             " are shown a blank there",
             markup=False,
         )
+    for question in dataset.config.questions:
+        if looks_ordered(question.control):
+            say(
+                console,
+                f"the labels of {question.name} look like a scale: if they are one, give --ordered beside"
+                ' --labels, or write camvo_ordered="true" into the label config (docs/tags.md)',
+                markup=False,
+            )
 
 
 def _has_labels(jobs: DatasetJobs) -> bool:
@@ -376,8 +385,8 @@ class _CountingAgain:
             completed = FurtherVotes(connection, project).uncounted()
         counting = self._run(self.recounter.recount_tasks(project, completed))
         labels = 0 if counting is None else counting.labels
-        tally = CompletingTally(portion.tasks, portion.votes, labels, portion.exhausted)
-        say(self._console, tally.summary(len(numbers)))
+        tally = FurtherTally(portion.tasks, portion.votes, labels, exhausted=portion.exhausted)
+        say(self._console, tally.completed(len(numbers)))
 
     def recount(self, ask_more: float | None) -> None:
         """Count the kept votes again; if asked to, ask models that were left out, and count once more."""
@@ -386,7 +395,7 @@ class _CountingAgain:
         if ask_more is not None:
             asked = self.ask(ask_more)
             self.count(counted)
-            say(self._console, asked.summary(ask_more))
+            say(self._console, asked.asked(ask_more))
         say(self._console, counted.summary().partition("\n")[0])
 
     def count(self, tally: RecountTally) -> None:
@@ -394,8 +403,8 @@ class _CountingAgain:
         if counting is not None:
             tally.add(asdict(counting))
 
-    def ask(self, usd: float) -> AskMoreTally:
-        tally, seen = AskMoreTally(), set[int]()
+    def ask(self, usd: float) -> FurtherTally:
+        tally, seen = FurtherTally(), set[int]()
         while not tally.exhausted:
             tally.spent_usd = self._spent()
             doubts = self._run(self.recounter.doubts(self._jobs.project, usd - tally.spent_usd, _MOST))

@@ -21,6 +21,7 @@ from backend.commands.shared.output import Advance
 from backend.datasets.sources import CsvError, CsvRecord, csv_records
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
+from backend.questions.controls import are_steps
 from backend.server.status.formats import of
 from camvo.numerics.small import with_category
 from camvo.typing import Array
@@ -376,18 +377,32 @@ _MOST = 5
 """The most labels that are listed; the others are counted."""
 
 
-def oddities(table: VotesFile, k_mins: Iterable[int]) -> list[str]:
-    """Describe labels that are probably typing errors, and values of k_min that no set of models can have."""
+def oddities(table: VotesFile, k_mins: Iterable[int], *, ordered: bool = False) -> list[str]:
+    """Describe labels that are probably typing errors or a scale, and a k_min that no set of models can have.
+
+    Args:
+        table: the votes.
+        k_mins: the fewest models of each policy that has such a number.
+        ordered: whether the labels are already read as a scale.
+    """
     models = len(table.models)
     return [
         *_missing_values(table),
         *_odd_labels(table),
+        *([] if ordered else _unread_scale(table)),
         *(
             f"k_min = {k_min} is more than the {models} models of the table: every model is always asked"
             for k_min in dict.fromkeys(k_mins)
             if k_min > models
         ),
     ]
+
+
+def _unread_scale(table: VotesFile) -> list[str]:
+    """Describe labels that look like a scale."""
+    if not all(map(str.isdecimal, table.labels)) or not are_steps(sorted(table.labels, key=int)):
+        return []
+    return ["the labels look like a scale: if they are one, --ordered exact reads them as one"]
 
 
 _MISSING = frozenset({"nan", "none", "null", "n/a", "na", "<na>", "nat"})

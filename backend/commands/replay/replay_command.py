@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import typer
 from rich.console import Console
 
-from backend.commands.shared.arguments import OptionGroup, numbers, with_groups
-from backend.errors import ReplayError
-from camvo.policies.parameters import CLASSES, ByLabel, declared_by
-
-
-def _value_by_label(text: str, option: str) -> float | ByLabel:
-    """Parse a finite number, or numbers by label: ``Fraud=50,default=10``.
-
-    >>> _value_by_label("Fraud=50,default=10", "--worth")
-    {'Fraud': 50.0, 'default': 10.0}
-    """
-    if "=" not in text:
-        return numbers(text.replace(",", " "), option, float)[0]
-    found = ByLabel()
-    for part in text.split(","):
-        label, _, value = part.rpartition("=")
-        if not label.strip():
-            raise ReplayError(f"{part!r} names no label", where=option, fix="give e.g. Fraud=50,default=10")
-        (found[label.strip()],) = numbers(value, option, float)
-    return found
-
-
-if TYPE_CHECKING:
-    from backend.commands.replay.study import ReplayStudy
-    from backend.commands.replay.table import TableReplay
+from backend.commands.replay.options import POLICIES, RUNS, PolicyParameters, SharedOptions, TableOptions
+from backend.commands.shared.arguments import OptionGroup, with_groups
+from camvo.policies.parameters import CLASSES, declared_by
 
 app = typer.Typer()
-
-DATA, _POLICIES, RUNS, _OUTPUT = "Data", "Policies", "Runs", "Output"
-"""The groups of options in the help."""
 
 PolicyNames: TypeAlias = Annotated[
     list[str],
@@ -49,74 +24,9 @@ PolicyNames: TypeAlias = Annotated[
         help="Policy to replay; may be repeated: camvo, ccamvo, joint, baseline,"
         " majority, cascade:SCORE, random:SHARE, single:MODEL, subset:MODEL+MODEL, best-single or"
         " router:GAIN.",
-        rich_help_panel=_POLICIES,
+        rich_help_panel=POLICIES,
     ),
 ]
-PolicyParameters: TypeAlias = Mapping[str, object]
-"""The parameters of the policies by name, with which :func:`with_policies` replaces the options made of them.
-
-The values of ``delta``, ``k_min`` and ``agreement`` are lists, as text; that of ``worth`` may be by label.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedOptions:
-    """The options that both commands have with the same default. The help texts explain them."""
-
-    lambda_l: Annotated[
-        float, typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=_POLICIES)
-    ] = 1.0
-    window: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Items planned on the same state, as under concurrency; 1 as in the paper.",
-            rich_help_panel=RUNS,
-        ),
-    ] = 1
-    calibrate: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate",
-            help="Also measure the scores that the server would have returned.",
-            rich_help_panel=RUNS,
-        ),
-    ] = False
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the first shuffle; the others count up.", rich_help_panel=RUNS)
-    ] = 0
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.", rich_help_panel=RUNS)] = 1
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            help="Write all rows and means to this file (see docs/replay.md).",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None
-    report: Annotated[
-        Path | None, typer.Option(help="Draw a report into this folder.", rich_help_panel=_OUTPUT)
-    ] = None
-
-    def study(self, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int) -> ReplayStudy:
-        """Return the study that these options and those with different defaults describe."""
-        from backend.commands.replay.study import ReplayStudy  # noqa: PLC0415 - keeps the help fast
-
-        of_labels = {name for name, each in declared_by(CLASSES).items() if each.about.by_label}
-        others = {
-            name: _value_by_label(str(value), f"--{name}") if name in of_labels else value
-            for name, value in parameters.items()
-        }
-        delta, k_min, agreement = (others.pop(name) for name in ("delta", "k_min", "agreement"))
-        return ReplayStudy(
-            policies=policies,
-            deltas=numbers(str(delta), "--delta", float),
-            k_mins=numbers(str(k_min), "--k-min", int),
-            agreements=[] if agreement is None else numbers(str(agreement), "--agreement", float),
-            parameters=others,
-            shuffles=shuffles,
-            **asdict(self),
-        )
 
 
 def _policy_options(
@@ -144,7 +54,7 @@ def _policy_options(
             default=default,
             annotation=Annotated[
                 kind | None if default is None else kind,
-                typer.Option(spelling, help=text, rich_help_panel=_POLICIES),
+                typer.Option(spelling, help=text, rich_help_panel=POLICIES),
             ],
         )
     return options
@@ -176,98 +86,6 @@ def with_policies(**defaults: str) -> Callable[[Callable[..., None]], Callable[.
     return with_options
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TableOptions:
-    """The options about the table. The help texts explain them."""
-
-    prices: Annotated[
-        str | None,
-        typer.Option(
-            help="$ per million input tokens: model=usd,… or a JSON file.",
-            show_default="the JSON file beside VOTES.csv",
-            rich_help_panel=DATA,
-        ),
-    ] = None
-    embeddings: Annotated[
-        Path | None,
-        typer.Option(
-            help="Contexts of the items (.npy).",
-            show_default="embed the texts once and cache the result",
-            rich_help_panel=DATA,
-        ),
-    ] = None
-    context: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column with each item's language, subject or the like, on which skill may hang.",
-            rich_help_panel=DATA,
-        ),
-    ] = None
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="Replay only the first items of each shuffle.", rich_help_panel=DATA),
-    ] = None
-    human_labels: Annotated[
-        str,
-        typer.Option(
-            "--human-labels",
-            help="Share of the items that a human labels, and which: random:0.05, first:0.05, lowest:0.05.",
-            rich_help_panel=DATA,
-        ),
-    ] = "0"
-    confidences: Annotated[
-        bool,
-        typer.Option(
-            help="Use the columns conf_<model>: how sure each model says it is.", rich_help_panel=DATA
-        ),
-    ] = True
-    complete: Annotated[
-        bool,
-        typer.Option(
-            "--complete",
-            help="Ask the models that were left out about the items that a human labels.",
-            rich_help_panel=RUNS,
-        ),
-    ] = False
-    student: Annotated[
-        bool | None,
-        typer.Option(
-            "--student/--no-student",
-            help="Let a student that reads the texts vote too, free of charge.",
-            show_default="beside joint, if the table has texts",
-            rich_help_panel=DATA,
-        ),
-    ] = None
-    ordered: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ERROR",
-            help="The labels are numbers on a scale; what to minimise: exact, absolute or quadratic error.",
-            rich_help_panel=DATA,
-        ),
-    ] = None
-    delimiter: Annotated[
-        str, typer.Option(help="What separates the cells: a character, or tab.", rich_help_panel=DATA)
-    ] = ","
-    in_order: Annotated[
-        bool,
-        typer.Option(
-            "--in-order",
-            help="Replay the rows in the order of the table, to see drift.",
-            rich_help_panel=RUNS,
-        ),
-    ] = False
-
-    def replay(self, votes: Path, study: ReplayStudy) -> TableReplay:
-        """Return the replay of a table of votes that these options describe."""
-        from backend.commands.replay.inputs import HumanLabels  # noqa: PLC0415 - keeps the help fast
-        from backend.commands.replay.table import TableReplay  # noqa: PLC0415 - keeps the help fast
-
-        options = {**asdict(self), "human_labels": HumanLabels.parse(self.human_labels)}
-        return TableReplay(study=study, votes=votes, **options)
-
-
 @app.command()
 @with_policies()
 def replay(
@@ -276,7 +94,7 @@ def replay(
         Path,
         typer.Argument(metavar="VOTES.csv", help="CSV with text, truth and a column of labels per model."),
     ],
-    table: _TableOptions,
+    table: TableOptions,
     policy: PolicyNames = ["camvo", "baseline", "majority"],  # noqa: B006 - Typer copies it
     parameters: PolicyParameters,
     shuffles: Annotated[
@@ -288,5 +106,8 @@ def replay(
 
     Example: camvo replay votes.csv --prices small=0.1,large=5 --policy joint --policy majority
     """
-    study = shared.study(policies=policy, parameters=parameters, shuffles=shuffles)
-    table.replay(votes, study).run(Console(), Console(stderr=True))
+    from backend.commands.replay.study import ReplayStudy  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.replay.table import TableReplay  # noqa: PLC0415 - keeps the help fast
+
+    study = ReplayStudy.of(shared, policies=policy, parameters=parameters, shuffles=shuffles)
+    TableReplay(study, votes, table).run(Console(), Console(stderr=True))

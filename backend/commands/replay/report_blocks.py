@@ -24,6 +24,7 @@ from backend.charts import (
     name_points,
     new_figure,
     percent_tick,
+    settle,
     short,
 )
 from backend.commands.replay.report_data import ReportData, SettingRuns
@@ -283,7 +284,7 @@ def _target_lines(axes: Axes, data: ReportData) -> None:
         )
         for delta, level in data.targets.items()
     ]
-    figure.draw_without_rendering()
+    settle(figure)
     boxes = [name.get_window_extent() for name in names]
     heights = np.array([(box.y0 + box.y1) / 2 for box in boxes])
     moved = _spread(heights, max(box.height for box in boxes) * 1.05)
@@ -294,8 +295,7 @@ def _target_lines(axes: Axes, data: ReportData) -> None:
 def _spread(positions: Array, gap: float) -> Array:
     """Return the ascending positions nearest to ``positions`` with at least ``gap`` between neighbours."""
     steps = gap * np.arange(len(positions))
-    apart: Array = isotonic_regression(positions - steps).x + steps
-    return apart
+    return np.asarray(isotonic_regression(positions - steps).x + steps)
 
 
 def _cost_accuracy(data: ReportData) -> Picture:

@@ -27,12 +27,15 @@ from markupsafe import Markup
 from threadpoolctl import threadpool_limits
 
 from backend.commands.replay.inputs import Shuffle, atomic_write, require_writable_file
+from backend.commands.replay.options import PolicyParameters, SharedOptions
 from backend.commands.replay.runs import LOWEST, ReplayRow, ReplayRun, ReplaySetting, Summary
+from backend.commands.shared.arguments import numbers
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
 from backend.server.status.formats import templates
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.numerics.small import TIE
+from camvo.policies.parameters import CLASSES, ByLabel, declared_by
 from camvo.replays.replay import VotesTable, calibrated_scores, has_student, replay
 from camvo.state.state import State
 from camvo.votes.labels import LABEL_VOTE
@@ -167,11 +170,14 @@ def _write_page(folder: Path, data: ReportData, title: str) -> None:
 
 def _save(folder: Path, picture: Picture) -> Markup:
     """Write the picture as PNG and SVG, and return what the page shows."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow to import
+
     from backend.charts import inline, svg  # noqa: PLC0415 - loads matplotlib
 
     document = svg(picture)
     (folder / f"{picture.name}.svg").write_text(document, encoding="utf-8")
-    picture.figure.savefig(folder / f"{picture.name}.png", metadata={"Software": None})
+    image = folder / f"{picture.name}.png"
+    FigureCanvasAgg(picture.figure).print_png(image, metadata={"Software": None})  # type: ignore[no-untyped-call]
     return Markup(inline(document, picture.name, picture.alt))  # noqa: S704 - drawn text, escaped alt
 
 
@@ -303,6 +309,23 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
     )
 
 
+def _value_by_label(text: str, option: str) -> float | ByLabel:
+    """Parse a finite number, or numbers by label: ``Fraud=50,default=10``.
+
+    >>> _value_by_label("Fraud=50,default=10", "--worth")
+    {'Fraud': 50.0, 'default': 10.0}
+    """
+    if "=" not in text:
+        return numbers(text.replace(",", " "), option, float)[0]
+    found = ByLabel()
+    for part in text.split(","):
+        label, _, value = part.rpartition("=")
+        if not label.strip():
+            raise ReplayError(f"{part!r} names no label", where=option, fix="give e.g. Fraud=50,default=10")
+        (found[label.strip()],) = numbers(value, option, float)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayStudy:
     """The options that do not describe the data; their help texts explain them."""
@@ -312,24 +335,44 @@ class ReplayStudy:
     k_mins: Sequence[int]
     agreements: Sequence[float]
     parameters: Mapping[str, object]
-    lambda_l: float
-    window: int
-    calibrate: bool
     shuffles: int
-    seed: int
-    jobs: int
-    json: Path | None
-    report: Path | None
+    options: SharedOptions
+
+    @classmethod
+    def of(
+        cls,
+        options: SharedOptions,
+        *,
+        policies: Sequence[str],
+        parameters: PolicyParameters,
+        shuffles: int,
+    ) -> ReplayStudy:
+        """The study that the options of the command describe."""
+        of_labels = {name for name, each in declared_by(CLASSES).items() if each.about.by_label}
+        others = {
+            name: _value_by_label(str(value), f"--{name}") if name in of_labels else value
+            for name, value in parameters.items()
+        }
+        delta, k_min, agreement = (others.pop(name) for name in ("delta", "k_min", "agreement"))
+        return cls(
+            policies=policies,
+            deltas=numbers(str(delta), "--delta", float),
+            k_mins=numbers(str(k_min), "--k-min", int),
+            agreements=[] if agreement is None else numbers(str(agreement), "--agreement", float),
+            parameters=others,
+            shuffles=shuffles,
+            options=options,
+        )
 
     @property
     def seeds(self) -> range:
         """The seeds of the shuffles."""
-        return range(self.seed, self.seed + self.shuffles)
+        return range(self.options.seed, self.options.seed + self.shuffles)
 
     def settings(self, models: Sequence[str]) -> list[ReplaySetting]:
         """Return every policy with each δ and k_min, or each agreement, that it takes."""
         try:
-            State(1, self.lambda_l)
+            State(1, self.options.lambda_l)
         except InvalidParameterError as error:
             raise ReplayError(error.message, where="--lambda-l") from error
         return ReplaySetting.every(
@@ -338,8 +381,8 @@ class ReplayStudy:
 
     def require_output(self, *reports: Path) -> None:
         """Check that the JSON file and these report folders can be written, before hours of work."""
-        if self.json is not None:
-            require_writable_file(self.json, "--json")
+        if self.options.json is not None:
+            require_writable_file(self.options.json, "--json")
         for folder in reports:
             _require_writable_folder(folder, "--report")
             _require_drawable(folder)
@@ -356,15 +399,21 @@ class ReplayStudy:
     ) -> list[ReplayRun]:
         """Replay every setting on every shuffle of the table (:class:`Experiment`)."""
         experiment = Experiment(
-            table, shuffles, self.lambda_l, self.window, self.calibrate, student, complete
+            table,
+            shuffles,
+            self.options.lambda_l,
+            self.options.window,
+            self.options.calibrate,
+            student,
+            complete,
         )
-        return list(experiment.replay(settings, self.jobs, advance))
+        return list(experiment.replay(settings, self.options.jobs, advance))
 
     def write_json(
         self, rows: Sequence[Mapping[str, Any]], means: Sequence[Mapping[str, Any]], table: Mapping[str, Any]
     ) -> None:
         """Write the JSON of docs/replay.md if ``--json`` was given; unknown values are ``null``."""
-        if self.json is None:
+        if self.options.json is None:
             return
         lists = {
             "policies": list(self.policies),
@@ -373,15 +422,15 @@ class ReplayStudy:
             "agreements": list(self.agreements),
         }
         numbers = {
-            "lambda_l": self.lambda_l,
-            "window": self.window,
-            "calibrate": self.calibrate,
+            "lambda_l": self.options.lambda_l,
+            "window": self.options.window,
+            "calibrate": self.options.calibrate,
             "shuffles": self.shuffles,
-            "seed": self.seed,
+            "seed": self.options.seed,
         }
         options = {**lists, **self.parameters, **numbers, **table["options"]}
         content = {"rows": rows, "means": means, "table": {**table, "options": options}}
-        with atomic_write(self.json) as stream:
+        with atomic_write(self.options.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))
             stream.write(b"\n")
 

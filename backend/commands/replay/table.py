@@ -23,6 +23,7 @@ from backend.commands.replay.inputs import (
     read_prices,
     with_categories,
 )
+from backend.commands.replay.options import TableOptions
 from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Summary, student_note
 from backend.commands.replay.study import ReplayStudy, draw_report, verdict
 from backend.commands.shared.output import progress_bar, say
@@ -35,7 +36,7 @@ from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weigh
 from camvo.replays.replay import VotesTable
 from camvo.student import STUDENT
 from camvo.typing import Array
-from camvo.votes.labels import ERRORS, OrderedVote
+from camvo.votes.labels import ErrorName, OrderedVote
 from camvo.votes.numbers import read_number
 
 _COLUMNS = (
@@ -131,37 +132,35 @@ def _mean(summary: Summary, name: str, digits: int, scale: float) -> str:
     return f"{text} ±{scale * (interval[1] - interval[0]) / 2.0:.{digits}f}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_UNSAID = ("prices", "embeddings", "context")
+"""Options that the JSON does not repeat."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableReplay:
-    """The options of ``camvo replay``; their help texts explain them."""
+    """The replay of one table of votes."""
 
     study: ReplayStudy
     votes: Path
-    prices: str | None
-    embeddings: Path | None
-    human_labels: HumanLabels
-    limit: int | None
-    delimiter: str
-    in_order: bool
-    confidences: bool = True
-    student: bool | None = None
-    complete: bool = False
-    context: str | None = None
-    ordered: str | None = None
+    options: TableOptions
+
+    @property
+    def _human_labels(self) -> HumanLabels:
+        return HumanLabels.parse(self.options.human_labels)
 
     def run(self, console: Console, progress: Console) -> None:
         """Replay the table, write and draw what was asked for, and print the results."""
-        folder = self.study.report
+        options, human, folder = self.options, self._human_labels, self.study.options.report
         self.study.require_output(*([folder] if folder else []))
-        if self.in_order and self.study.shuffles > 1:
+        if options.in_order and self.study.shuffles > 1:
             raise ReplayError(
                 "the rows of the table have only one order", where="--in-order", fix="leave --shuffles out"
             )
-        file = VotesFile.read(self.votes, self.delimiter, self.context)
-        prices = read_prices(self.prices, file.models, self.votes)
+        file = VotesFile.read(self.votes, options.delimiter, options.context)
+        prices = read_prices(options.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
         self._require_known_labels(file)
-        if self.human_labels.share and not (file.truth >= 0).any():
+        if human.share and not (file.truth >= 0).any():
             raise ReplayError(
                 "needs the truth of some items",
                 where=f"{self.votes}, --human-labels",
@@ -173,23 +172,24 @@ class TableReplay:
             self._contexts(file, progress),
             file.votes,
             file.truth,
-            file.confidences if self.confidences else None,
+            file.confidences if options.confidences else None,
             self._texts(file),
         )
-        if self.ordered is not None:
-            table = _on_a_scale(table, self.ordered)
+        if options.ordered is not None:
+            table = _on_a_scale(table, options.ordered)
 
-        warnings = oddities(file, [one.k_min for one in settings if one.k_min is not None])
+        k_mins = [one.k_min for one in settings if one.k_min is not None]
+        warnings = oddities(file, k_mins, ordered=options.ordered is not None)
         for warning in warnings:
             say(progress, f"camvo: warning: {warning}", markup=False)
         shuffles = {
-            seed: Shuffle.draw(table.truth, seed, self.limit, self.human_labels, in_order=self.in_order)
+            seed: Shuffle.draw(table.truth, seed, options.limit, human, in_order=options.in_order)
             for seed in self.study.seeds
         }
         items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
         with progress_bar(progress, "replaying", items, transient=True) as advance:
             runs = self.study.run(
-                table, shuffles, settings, advance, student=self.student, complete=self.complete
+                table, shuffles, settings, advance, student=options.student, complete=options.complete
             )
         rows = [run.row for run in runs]
         summaries = Summary.of_rows(rows)
@@ -217,12 +217,12 @@ class TableReplay:
     def _contexts(self, file: VotesFile, progress: Console) -> Array:
         if file.categories is None:
             return self._embeddings(file, progress)
-        is_blank = file.texts is None and self.embeddings is None
+        is_blank = file.texts is None and self.options.embeddings is None
         return with_categories(None if is_blank else self._embeddings(file, progress), file.categories)
 
     def _embeddings(self, file: VotesFile, progress: Console) -> Array:
-        if self.embeddings is not None:
-            return read_embeddings(self.embeddings, file)
+        if self.options.embeddings is not None:
+            return read_embeddings(self.options.embeddings, file)
         with progress_bar(progress, "embedding", len(file.truth), transient=True) as advance:
             return embed_texts(file, Embedder(), advance)
 
@@ -232,11 +232,11 @@ class TableReplay:
             raise ReplayError(
                 f"{STUDENT!r} is the name of the student", where=str(self.votes), fix="rename the column"
             )
-        if self.student and file.texts is None:
+        if self.options.student and file.texts is None:
             raise ReplayError(
                 f"no column {TEXT!r} for the student", where=f"{self.votes}, --student", fix="add it"
             )
-        return None if self.student is False else file.texts
+        return None if self.options.student is False else file.texts
 
     def _facts(self, table: VotesTable, warnings: Sequence[str]) -> dict[str, Any]:
         accuracies = model_accuracy(table.votes, table.truth).tolist()
@@ -255,15 +255,9 @@ class TableReplay:
             "clairvoyant": _clairvoyant(table),
             "warnings": list(warnings),
             "options": {
-                "human_labels": self.human_labels.share,
-                "human_labels_way": self.human_labels.way,
-                "limit": self.limit,
-                "delimiter": self.delimiter,
-                "in_order": self.in_order,
-                "confidences": self.confidences,
-                "student": self.student,
-                "complete": self.complete,
-                "ordered": self.ordered,
+                **{name: value for name, value in asdict(self.options).items() if name not in _UNSAID},
+                "human_labels": self._human_labels.share,
+                "human_labels_way": self._human_labels.way,
             },
         }
 
@@ -280,11 +274,8 @@ def _clairvoyant(table: VotesTable) -> dict[str, Any]:
     return {name: bound and asdict(bound) for name, bound in bounds.items()}
 
 
-def _on_a_scale(table: VotesTable, error: str) -> VotesTable:
+def _on_a_scale(table: VotesTable, error: ErrorName) -> VotesTable:
     """Return the table with its labels, which are numbers, as a scale."""
-    named = next((each for each in ERRORS if each == error), None)
-    if named is None:
-        raise ReplayError(f"{error!r} is no error", where="--ordered", fix=did_you_mean(error, ERRORS))
     try:
         values = {label: read_number(label) for label in table.labels}
     except InvalidParameterError as problem:
@@ -293,7 +284,7 @@ def _on_a_scale(table: VotesTable, error: str) -> VotesTable:
         ) from problem
     scale = tuple(sorted(table.labels, key=values.__getitem__))
     try:
-        vote = OrderedVote(scale, named)
+        vote = OrderedVote(scale, error)
     except InvalidParameterError as problem:
         raise ReplayError(problem.message, where="--ordered", fix="leave --ordered out") from problem
     places = np.array([scale.index(label) for label in table.labels])

@@ -109,6 +109,17 @@ _Labels: TypeAlias = Annotated[
 _TextColumn: TypeAlias = Annotated[
     str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
 ]
+ScaleError: TypeAlias = Literal["exact", "absolute", "quadratic"]
+"""What an answer on a scale minimises; :data:`camvo.votes.labels.ErrorName` without its slow import."""
+
+_Ordered: TypeAlias = Annotated[
+    ScaleError | None,
+    typer.Option(
+        "--ordered",
+        help="With --labels: they are a scale, the lowest or the highest first; which error to minimise.",
+        show_default=False,
+    ),
+]
 _IdColumn: TypeAlias = Annotated[
     str | None,
     typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
@@ -239,6 +250,7 @@ class TasksOf:
     label_config: _LabelConfigFile = None
     labels: _Labels = None
     text_column: _TextColumn = None
+    ordered: _Ordered = None
     config: Config = None
     id_column: _IdColumn = None
     name: Name = None
@@ -254,7 +266,7 @@ class TasksOf:
             fix = "give --project N in place of a file"
             refuse("is for projects", fix, **(of_project or {}), label_studio=self.label_studio)
             return
-        names = "label_config", "labels", "text_column", "id_column", "name"
+        names = "label_config", "labels", "text_column", "ordered", "id_column", "name"
         own = {name: getattr(self, name) for name in names}
         refuse("is for files", "leave it out: Label Studio has the tasks", **own, **(of_file or {}))
 
@@ -274,6 +286,7 @@ class TasksOf:
             else read_text(self.label_config, "--label-config"),
             labels=[text.strip() for text in (self.labels or "").split(",") if text.strip()],
             text_column=self.text_column,
+            ordered=self.ordered,
             id_column=self.id_column,
             name=self.name,
             **others,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -63,7 +63,7 @@ class _RecountedPage:
 
 
 @dataclass(frozen=True, slots=True)
-class TasksInDoubt:
+class _TasksInDoubt:
     """Tasks in doubt, the most right labels per dollar first; each gains ``least`` of them or more."""
 
     tasks: Sequence[int]
@@ -101,17 +101,10 @@ def _default_url(environment: Environment) -> str:
 class BackendClient:
     """One running ``camvo serve``."""
 
-    def __init__(
-        self,
-        url: str,
-        environment: Environment,
-        *,
-        again: bool = False,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, url: str, environment: Environment, *, again: bool = False) -> None:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
         auth = None if user is None or password is None else (user, password.get_secret_value())
-        self.url, self._again, self._sleep = url.rstrip("/"), again, sleep
+        self.url, self._again = url.rstrip("/"), again
         self._secret = environment.webhook_secret
         self._auth = auth
         self.tasks: int | None = None
@@ -250,11 +243,11 @@ class BackendClient:
         counting: dict[str, Any] | None = self._finished("/recount", {"project": project_key})["counting"]
         return counting
 
-    def doubts(self, project_key: str, usd: float) -> TasksInDoubt:
+    def doubts(self, project_key: str, usd: float) -> _TasksInDoubt:
         """Find the tasks on which further votes are worth most."""
         body = {"project": project_key, "usd": usd}
         answer = self._finished("/doubts", body)
-        return TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
+        return _TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
 
     def ask_more(
         self,
@@ -319,7 +312,7 @@ class BackendClient:
             if answer["done"]:
                 return answer
             took = time.monotonic() - began
-            self._sleep(max(_LEAST - took, 0.0))
+            time.sleep(max(_LEAST - took, 0.0))
             waited += max(_LEAST, took)
         raise BackendError(
             f"the server has not finished after {_LONGEST / 3600.0:g} hours",
@@ -350,7 +343,7 @@ class BackendClient:
             seconds = _seconds_to_wait(response)
             if seconds is None or waited >= _PATIENCE:
                 break
-            self._sleep(seconds)
+            time.sleep(seconds)
             waited += seconds
         if not response.is_success:
             raise _refusal(response, f"{self.url}{path}")

@@ -15,6 +15,7 @@ from backend.errors import ConfigError
 from backend.ledger.money import Purse
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
+from camvo.votes.labels import ErrorName
 
 _NAME = re.compile(r"(?!\d+(\.|$))[!-~]{1,100}")
 _OTHER = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -42,6 +43,7 @@ class LabelOptions:
         label_config: the label config as XML; ``None`` with ``labels``.
         labels: the labels to choose from; empty with ``label_config``.
         text_column: the column of the text that the labels are about.
+        ordered: the error that the answer minimises if the labels are a scale; ``None`` without an order.
         id_column: the column of the ids.
         name: the project in the ledger; ``None`` for the file's name.
         blind: how many tasks are kept blind.
@@ -65,6 +67,7 @@ class LabelOptions:
     label_config: str | None = None
     labels: Sequence[str] = ()
     text_column: str | None = None
+    ordered: ErrorName | None = None
     id_column: str | None = None
     name: str | None = None
     blind: int = 0
@@ -92,11 +95,19 @@ class LabelOptions:
                 where="--label-config",
                 fix="give --label-config FILE, or --labels A,B with --text-column NAME",
             )
+        if self.ordered and not self.labels:
+            raise ConfigError(
+                "is for --labels",
+                where="--ordered",
+                fix='write camvo_ordered="true" into the label config (docs/tags.md)',
+            )
         if self.label_config is not None:
             dataset = Dataset(source, self.label_config, self.id_column, shard=self.shard)
         else:
             column = str(self.text_column)
-            xml = plain_label_config(self.labels, column)
+            xml = plain_label_config(self.labels, column, self.ordered)
+            if self.ordered and (skipped := parse_label_config(xml).skipped):
+                raise ConfigError(skipped[0].reason, where="--ordered", fix="leave it out")
             dataset = Dataset(source, xml, self.id_column, {text_key(column): column}, self.shard)
         require_questions(parse_label_config(dataset.label_config))
         return dataset

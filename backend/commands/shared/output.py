@@ -64,7 +64,6 @@ def progress_bar(
     transient: bool = False,
     note: _Note = lambda done, total: "",
     waiting: Callable[[], str] = str,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Advance]:
     """Draw a progress bar if the console is a terminal; otherwise print a line every 15 seconds.
 
@@ -72,7 +71,7 @@ def progress_bar(
     """
     if not (console.is_terminal or console.is_jupyter):
         with _waits_as_lines(console, waiting):
-            yield _Lines(console, description, total, clock, note).advance
+            yield _Lines(console, description, total, note).advance
         return
     noted = TextColumn("{task.fields[note]}")
     columns = (
@@ -145,17 +144,14 @@ class _TimeLeft(ProgressColumn):
 class _Lines:
     """Progress as lines such as ``replaying: 3,000 of 14,014 (21%), about 60 s left``."""
 
-    def __init__(
-        self, console: Console, description: str, total: int, clock: Callable[[], float], note: _Note
-    ) -> None:
-        self._console, self._description, self._total, self._clock = console, description, total, clock
-        self._note = note
+    def __init__(self, console: Console, description: str, total: int, note: _Note) -> None:
+        self._console, self._description, self._total, self._note = console, description, total, note
         self._done = 0
-        self._started = self._printed = clock()
+        self._started = self._printed = time.monotonic()
 
     def advance(self, items: int) -> None:
         self._done += items
-        now = self._clock()
+        now = time.monotonic()
         if now - self._printed < EVERY or not self._done:
             return
         self._printed = now

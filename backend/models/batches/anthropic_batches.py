@@ -133,11 +133,12 @@ class AnthropicBatches:
     async def _job_of(self, batch: ProviderBatch) -> str:
         """The job that the first custom id of a batch's results names; empty if it is not one of ours."""
         if batch.id not in self._whose:
-            self._whose[batch.id] = ""
+            job = ""
             async for line in self._lines(batch):
                 if (result := read_line(line, self._result, self._name)) is not None:
-                    self._whose[batch.id] = result.custom_id.partition("-")[0]
+                    job = result.custom_id.partition("-")[0]
                     break
+            self._whose[batch.id] = job  # only now: a failed request says nothing of whose it is
         return self._whose[batch.id]
 
     async def _lines(self, batch: ProviderBatch) -> AsyncIterator[bytes]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
 from backend.settings import ModelSettings
@@ -30,41 +29,6 @@ class Allowance:
     limit: float | None = None
     remaining: float | None = None
     reset: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RateReport:
-    """What happened in one process since its last report, and what it wants to do next.
-
-    Attributes:
-        owner: the process.
-        wanted: calls that wait, or are expected until the next report.
-        wanted_tokens: their tokens.
-        sent: calls that were sent without a lease, because the rate was unlimited.
-        sent_tokens: their tokens.
-        unused: leased calls that are given back.
-        unused_tokens: leased tokens that are given back; negative if calls used more than was leased.
-        refused: calls that the provider refused (HTTP 429).
-        refused_tokens: their tokens.
-        refused_epoch: the latest epoch in which a refused call was sent.
-        cause: which quota was exhausted, if the provider reported it.
-        wait: seconds from now that the provider asks to wait.
-        allowances: what the headers of the last responses said.
-    """
-
-    owner: str
-    wanted: int = 0
-    wanted_tokens: float = 0.0
-    sent: int = 0
-    sent_tokens: float = 0.0
-    unused: int = 0
-    unused_tokens: float = 0.0
-    refused: int = 0
-    refused_tokens: float = 0.0
-    refused_epoch: int = -1
-    cause: Unit = "requests"
-    wait: float = 0.0
-    allowances: Mapping[Unit, Allowance] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +58,6 @@ class Lease:
 
 class RateStore(Protocol):
     """Exchanges reports for leases."""
-
-    window: float
-    """Seconds for which providers count."""
 
     async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
         """Take a process's report about a model, and return what the process may send next.
@@ -218,13 +179,34 @@ class CallEnd:
     cause: Unit = "requests"
     wait: float = 0.0
     tokens: float | None = None
-    allowances: Mapping[Unit, Allowance] = field(default_factory=lambda: MappingProxyType({}))
+    allowances: Mapping[Unit, Allowance] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class RateTally:
-    """What happened since the last report. The fields are those of :class:`RateReport`."""
+class RateReport:
+    """What happened in one process since its last report, and what it wants to do next.
 
+    Attributes:
+        owner: the process.
+        wanted: calls that wait, or are expected until the next report.
+        wanted_tokens: their tokens.
+        sent: calls that were sent without a lease, because the rate was unlimited.
+        sent_tokens: their tokens.
+        unused: leased calls that are given back.
+        unused_tokens: leased tokens that are given back; negative if calls used more than was leased.
+        refused: calls that the provider refused (HTTP 429).
+        refused_tokens: their tokens.
+        refused_epoch: the latest epoch in which a refused call was sent.
+        cause: which quota was exhausted, if the provider reported it.
+        wait: seconds from now that the provider asks to wait.
+        allowances: what the headers of the last responses said.
+        not_before: until when the provider asks to wait, by the process's clock.
+        last_tokens: the expected tokens of the call that ended last.
+    """
+
+    owner: str = ""
+    wanted: int = 0
+    wanted_tokens: float = 0.0
     sent: int = 0
     sent_tokens: float = 0.0
     unused: int = 0
@@ -233,26 +215,20 @@ class RateTally:
     refused_tokens: float = 0.0
     refused_epoch: int = -1
     cause: Unit = "requests"
-    not_before: float = -float("inf")
-    allowances: dict[Unit, Allowance] = field(default_factory=dict)
-    mean_tokens: float = 0.0
+    wait: float = 0.0
+    allowances: Mapping[Unit, Allowance] = field(default_factory=dict)
+    not_before: float = -math.inf
+    last_tokens: float = 0.0
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to report."""
+        """Whether nothing has happened."""
         counts = self.sent, self.unused, self.unused_tokens, self.refused, len(self.allowances)
-        return not any(counts) and self.not_before == -float("inf")
+        return not any(counts) and self.not_before == -math.inf
 
     def add(self, tokens: float, epoch: int, end: CallEnd, now: float) -> None:
-        """Add a call that has ended.
-
-        Args:
-            tokens: its expected tokens.
-            epoch: the epoch in which it was sent.
-            end: how it ended.
-            now: seconds, by the clock of :meth:`report`.
-        """
-        self.mean_tokens = tokens
+        """Add a call that has ended, with its expected tokens and the epoch in which it was sent."""
+        self.last_tokens = tokens
         if end.refused:
             self.refused += 1
             self.refused_tokens += tokens
@@ -260,10 +236,10 @@ class RateTally:
                 self.refused_epoch, self.cause = epoch, end.cause
         if end.wait:
             self.not_before = max(self.not_before, now + end.wait)
-        self.allowances |= end.allowances
+        self.allowances = {**self.allowances, **end.allowances}
 
-    def merge(self, earlier: RateTally) -> None:
-        """Add a tally that could not be reported."""
+    def merge(self, earlier: RateReport) -> None:
+        """Add what happened by a report that did not arrive."""
         self.sent += earlier.sent
         self.sent_tokens += earlier.sent_tokens
         self.unused += earlier.unused
@@ -273,22 +249,4 @@ class RateTally:
         if earlier.refused_epoch > self.refused_epoch:
             self.refused_epoch, self.cause = earlier.refused_epoch, earlier.cause
         self.not_before = max(self.not_before, earlier.not_before)
-        self.allowances = earlier.allowances | self.allowances
-
-    def report(self, wanted: int, wanted_tokens: float, now: float) -> RateReport:
-        """Return the report of this tally."""
-        return RateReport(
-            owner="",
-            wanted=wanted,
-            wanted_tokens=wanted_tokens,
-            sent=self.sent,
-            sent_tokens=self.sent_tokens,
-            unused=self.unused,
-            unused_tokens=self.unused_tokens,
-            refused=self.refused,
-            refused_tokens=self.refused_tokens,
-            refused_epoch=self.refused_epoch,
-            cause=self.cause,
-            wait=max(0.0, self.not_before - now),
-            allowances=dict(self.allowances),
-        )
+        self.allowances = {**earlier.allowances, **self.allowances}

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -28,19 +28,18 @@ from backend.ledger.database import statements
 from backend.models.rates.answers import Allowance, Clock, Lease, RateReport, Unit
 from backend.settings import ModelSettings
 
-BINS = 60
-"""Bins per window: a bin of the usual window of a minute is a second."""
+_WINDOW: Final = 60.0
+"""Seconds for which providers count. What is sent is counted by the second."""
 
 _LONG_AGO = -1e12
 """A time before all others. JSON has no infinity."""
 
 
 class _Counts:
-    """How many units were counted when."""
+    """How many units were counted in which second."""
 
-    def __init__(self, window: float, bins: Mapping[str, float] | None = None) -> None:
-        self._width = window / BINS
-        self._bins = {int(number): units for number, units in (bins or {}).items()}
+    def __init__(self, bins: Mapping[str, float]) -> None:
+        self._bins = {int(number): units for number, units in bins.items()}
 
     @property
     def bins(self) -> dict[str, float]:
@@ -49,9 +48,9 @@ class _Counts:
 
     def add(self, now: float, units: float) -> None:
         """Count units now, and forget what is older than two windows."""
-        number = int(now / self._width)
+        number = int(now)
         if number not in self._bins:
-            self._bins = {other: held for other, held in self._bins.items() if other > number - 2 * BINS}
+            self._bins = {other: held for other, held in self._bins.items() if other > number - 2 * _WINDOW}
         self._bins[number] = self._bins.get(number, 0.0) + units
 
     def take_back(self, units: float) -> None:
@@ -65,14 +64,11 @@ class _Counts:
 
     def since(self, start: float) -> float:
         """Return the units counted since a time; the bin around that time counts by its later part."""
-        return sum(
-            units * min(1.0, max(0.0, number + 1 - start / self._width))
-            for number, units in self._bins.items()
-        )
+        return sum(units * min(1.0, max(0.0, number + 1 - start)) for number, units in self._bins.items())
 
     def at_most_since(self, start: float) -> float:
         """Return the most units that can have been counted since a time."""
-        return sum(units for number, units in self._bins.items() if (number + 1) * self._width > start)
+        return sum(units for number, units in self._bins.items() if number + 1 > start)
 
 
 _BACK_TO = 0.95
@@ -126,16 +122,16 @@ _FIRST_GAP, _LONGEST_GAP = 2, 128
 """Windows between two trials; they double while these find the same."""
 
 _RECENT = 5
-"""Bins that show at once when far more is refused than expected."""
+"""Seconds that show at once when far more is refused than expected."""
 
 _TOO_MANY = 3.0
 """Standard errors by which refusals exceed an expected share."""
 
 _SECONDS_IN_STORE = 2
-"""Bins for whose length unused calls accumulate beyond one call, at a rate that refusals taught."""
+"""Seconds for whose length unused calls accumulate beyond one call, at a rate that refusals taught."""
 
 _VALID = 1
-"""Bins between two exchanges: a leased call may be sent up to that long after it was counted."""
+"""Seconds between two exchanges: a leased call may be sent up to that long after it was counted."""
 
 _ROUNDING = 1e-9
 
@@ -190,10 +186,9 @@ def _excess(share: float, sent: float, refused: float, error: float = 0.0) -> fl
 class _Quota:
     """One quota of a model."""
 
-    def __init__(self, window: float, given: float | None, state: _QuotaState | None = None) -> None:
-        self._window, self._given = window, given
-        self.state = state or _QuotaState()
-        self._sent, self._refused = _Counts(window, self.state.sent), _Counts(window, self.state.refused)
+    def __init__(self, given: float | None, state: _QuotaState) -> None:
+        self._given, self.state = given, state
+        self._sent, self._refused = _Counts(state.sent), _Counts(state.refused)
 
     def dump(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
@@ -216,26 +211,21 @@ class _Quota:
         return self.state.rate is not None
 
     def room(self, now: float, size: float) -> float:
-        """Return how many calls fit now, infinity for any number.
-
-        Args:
-            now: seconds.
-            size: units of a call. One that is larger than the whole rate waits until nothing else was sent.
-        """
+        """Return how many calls fit now, infinity for any number."""
         rate, state = self.rate, self.state
         if rate is None:
             state.level_at = None
             return math.inf
-        size = min(size, rate)
-        most = size + rate * _SECONDS_IN_STORE / BINS if self.learnt else rate
+        size = min(size, rate)  # a call larger than the whole rate waits until nothing else was sent
+        most = size + rate * _SECONDS_IN_STORE / _WINDOW if self.learnt else rate
         if state.level_at is None:
             state.level = 0.0 if self.learnt else most
         else:
-            state.level += rate * max(0.0, now - state.level_at) / self._window
+            state.level += rate * max(0.0, now - state.level_at) / _WINDOW
         state.level, state.level_at = min(state.level, most), now
         free = state.level
         if self.promised is not None:
-            horizon = now - self._window * (1.0 + _VALID / BINS)
+            horizon = now - _WINDOW - _VALID
             free = min(free, self.promised - self._sent.at_most_since(horizon))
         return max(0.0, math.floor(free / size + _ROUNDING))
 
@@ -259,7 +249,7 @@ class _Quota:
     def restart(self, now: float, idle: float) -> None:
         """Restart the measurement, because there was no demand for ``idle`` seconds."""
         self.state.since = self.state.anchor = now
-        if idle > _OUTDATED * self._window:
+        if idle > _OUTDATED * _WINDOW:
             self.state.steady, self.state.climbs = False, 0
 
     def remain(self, now: float, units: float) -> None:
@@ -279,9 +269,9 @@ class _Quota:
         if first:
             state.before = rate
         state.climbs, state.climbed_at, state.used = 0, now, 0.0
-        start = max(state.since, now - self._window)
-        if self._accepted(start) < _ENOUGH * size <= self._accepted(now - self._window):
-            start = now - self._window  # demand has only just begun again
+        start = max(state.since, now - _WINDOW)
+        if self._accepted(start) < _ENOUGH * size <= self._accepted(now - _WINDOW):
+            start = now - _WINDOW  # demand has only just begun again
         if self._accepted(start) < 1.0:
             # Nothing has been accepted for a window: this is an outage and says nothing about the quota.
             state.rate = None if state.before is None else state.before / 2
@@ -303,14 +293,7 @@ class _Quota:
         self._doubt(now, size, rate, min(estimates))
 
     def _doubt(self, now: float, size: float, rate: float | None, measured: float) -> None:
-        """See whether refusals go on, among accepted calls, at rates that the provider was seen to accept.
-
-        Args:
-            now: when the provider refused.
-            size: units of a call.
-            rate: the rate that was refused.
-            measured: the rate that it is seen to accept.
-        """
+        """See whether refusals go on, among accepted calls, at rates that the provider was seen to accept."""
         state = self.state
         accepted, state.seen = state.tried - state.declined - state.seen, state.tried - state.declined
         contradicted = state.measured is not None and rate is not None and rate <= state.measured
@@ -321,8 +304,8 @@ class _Quota:
             return
         state.contradictions += 1
         if state.contradictions >= _CONTRADICTIONS and state.seen >= _ENOUGH * size:
-            seconds = max(now - state.doubted_at, self._window / BINS)
-            accepted = min(state.seen * self._window / seconds, self._accepted(now - self._window))
+            seconds = max(now - state.doubted_at, 1.0)
+            accepted = min(state.seen * _WINDOW / seconds, self._accepted(now - _WINDOW))
             self._try(now, state.doubted, accepted, fallback=state.rate)
 
     @property
@@ -331,19 +314,14 @@ class _Quota:
         return self.state.tries or self.state.sporadic > 0.0
 
     def expects(self, now: float, size: float) -> bool:
-        """Return whether a refusal changes nothing, for it is one of those that do not depend on the rate.
-
-        Args:
-            now: seconds.
-            size: units of a call.
-        """
+        """Return whether a refusal changes nothing, for it is one of those that do not depend on the rate."""
         state = self.state
         if not self.forgiving:
             return False
         if state.tries:
             sent, refused = state.tried, state.declined
         else:
-            start = max(state.climbed_at, now - _RECENT * self._window / BINS)
+            start = max(state.climbed_at, now - _RECENT)
             sent, refused = self._sent.since(start), self._refused.since(start)
         if _excess(_MOST_SPORADIC, sent / size, refused / size) <= _TOO_MANY:
             return True
@@ -376,19 +354,19 @@ class _Quota:
 
     def _differs(self, now: float, size: float) -> None:
         """Begin a trial if far more is refused than the last one found, or if it was long ago."""
-        state, start = self.state, now - self._window
+        state, start = self.state, now - _WINDOW
         sent, refused = self._sent.since(start), self._refused.since(start)
         if _excess(state.sporadic, sent / size, refused / size, _ENOUGH_REFUSED**-0.5) > _TOO_MANY:
             self._try(now, self.rate, sent - refused, refused / max(sent, refused))
-        elif now - state.tried_at > state.gap * self._window:
+        elif now - state.tried_at > state.gap * _WINDOW:
             self._try(now, self.rate, sent - refused, state.sporadic)
 
     def _end_trial(self, now: float, size: float) -> None:
         """See whether the rate made a difference, once enough was tried."""
         state = self.state
         few = state.declined < _ENOUGH_REFUSED * size and state.tried < _LONGEST_TRIAL * size
-        windows = (now - state.tried_at) / self._window
-        if windows < _RECENT / BINS or (few and windows < _LONG):
+        windows = (now - state.tried_at) / _WINDOW
+        if windows < _RECENT / _WINDOW or (few and windows < _LONG):
             return
         state.tries, state.tried_at, state.climbed_at, state.used = False, now, now, 0.0
         share = state.declined / max(state.tried, size) if state.declined >= _FEW * size else 0.0
@@ -407,14 +385,14 @@ class _Quota:
         state, rate = self.state, self.rate
         if state.tries:
             self._end_trial(now, size)
-        elif state.sporadic and now - state.tried_at >= self._window:
+        elif state.sporadic and now - state.tried_at >= _WINDOW:
             self._differs(now, size)
         if state.tries or state.rate is None or rate is None:
             return
         elapsed = now - state.climbed_at
-        if elapsed < self._window:
+        if elapsed < _WINDOW:
             return
-        if state.used < _USED * (1.0 - state.sporadic) * rate * elapsed / self._window:
+        if state.used < _USED * (1.0 - state.sporadic) * rate * elapsed / _WINDOW:
             state.climbed_at, state.used = now, 0.0
         elif state.used >= _CALLS_PER_STEP * size or not state.steady:
             if state.steady:
@@ -434,51 +412,35 @@ class _Quota:
 
         A short interval can lie in a gap of the provider's window, so it may at most halve the rate.
         """
-        seconds = max(now - start, self._window / BINS)
-        estimate = self._accepted(start) / (1.0 - self.state.sporadic) * self._window / seconds
-        if seconds < self._window / 2 and self.rate is not None:
+        seconds = max(now - start, 1.0)
+        estimate = self._accepted(start) / (1.0 - self.state.sporadic) * _WINDOW / seconds
+        if seconds < _WINDOW / 2 and self.rate is not None:
             return max(estimate, self.rate / 2 / _BACK_TO)
         return estimate
 
 
-_WINDOW: Final = 60.0
-"""Seconds for which providers count."""
-
 _LONGEST_PAUSE = 4.0
 _TRIAL = 2.0
 _CALM = 4.0
-"""Bins: the longest pause, the time for one call to try, and the time after which all is well again."""
+"""Seconds: the longest pause, the time for one call to try, and the time after which all is well again."""
 
 _IDLE = 5.0
-"""Bins without demand after which the measurement restarts, and a process no longer counts as active."""
+"""Seconds without demand after which the measurement restarts, and a process no longer counts as active."""
 
 _WHOLE = 0.95
 """A reset after at least this share of a window refills a whole bucket; one unit comes much earlier."""
 
 
 class _RateController:
-    """The rates of one model.
-
-    Args:
-        requests: requests per window in the settings; ``None`` for no limit.
-        tokens: tokens per window in the settings; ``None`` for no limit.
-        window: seconds.
-        state: as :meth:`dump` returned it; ``None`` to begin.
-    """
+    """The rates of one model."""
 
     def __init__(
-        self,
-        requests: float | None,
-        tokens: float | None,
-        *,
-        window: float = _WINDOW,
-        state: Mapping[str, Any] | None = None,
+        self, requests: float | None, tokens: float | None, *, state: Mapping[str, Any] | None = None
     ) -> None:
         stored = dict(state or {})
-        self._window, self._bin = window, window / BINS
         self.quotas: Mapping[Unit, _Quota] = {
-            "requests": _Quota(window, requests, _QuotaState(**stored.get("requests", {}))),
-            "tokens": _Quota(window, tokens, _QuotaState(**stored.get("tokens", {}))),
+            "requests": _Quota(requests, _QuotaState(**stored.get("requests", {}))),
+            "tokens": _Quota(tokens, _QuotaState(**stored.get("tokens", {}))),
         }
         self._epoch = int(stored.get("epoch", 0))
         self._streak = int(stored.get("streak", 0))
@@ -500,12 +462,7 @@ class _RateController:
         }
 
     def exchange(self, now: float, report: RateReport) -> Lease:
-        """Take in a process's report, and lease it what it may send next.
-
-        Args:
-            now: seconds, by a clock that all processes share.
-            report: what happened in the process.
-        """
+        """Take in a process's report, and lease it what it may send next."""
         self._note_demand(now, report)
         self._count(now, report)
         size: dict[Unit, float] = {
@@ -518,7 +475,7 @@ class _RateController:
             self._hold_until = max(self._hold_until, now + report.wait)
         if report.refused and report.refused_epoch >= self._epoch:
             self._refuse(now, report, size)
-        elif self._streak and now > self._hold_until + _CALM * self._bin:
+        elif self._streak and now > self._hold_until + _CALM:
             self._streak = 0
         for unit, quota in self.quotas.items():
             quota.climb(now, size[unit])
@@ -527,13 +484,11 @@ class _RateController:
     def _note_demand(self, now: float, report: RateReport) -> None:
         if report.wanted or report.sent:
             idle = now - self._wanted_at
-            if idle > _IDLE * self._bin and not self._streak and not report.refused:
+            if idle > _IDLE and not self._streak and not report.refused:
                 for quota in self.quotas.values():
                     quota.restart(now, idle)
             self._wanted_at = now
-        self._demand = {
-            owner: held for owner, held in self._demand.items() if now - held[1] <= _IDLE * self._bin
-        }
+        self._demand = {owner: held for owner, held in self._demand.items() if now - held[1] <= _IDLE}
         self._demand[report.owner] = [report.wanted, now]
 
     def _count(self, now: float, report: RateReport) -> None:
@@ -551,13 +506,13 @@ class _RateController:
         reset, remaining = allowance.reset, allowance.remaining
         limit = None if allowance.limit is None or allowance.limit < 1.0 else allowance.limit
         # Some providers state limits per day in the same headers; these reset much later.
-        quota.state.limit = limit if reset is None or reset <= self._window else None
+        quota.state.limit = limit if reset is None or reset <= _WINDOW else None
         if remaining is None:
             return
         quota.remain(now, remaining)
         if remaining < min(size, limit or size) and reset is not None:
-            refills_slowly = limit is not None and _WHOLE * self._window <= reset <= self._window
-            wait = min(size / limit, 1.0) * self._window if refills_slowly and limit else reset
+            refills_slowly = limit is not None and _WHOLE * _WINDOW <= reset <= _WINDOW
+            wait = min(size / limit, 1.0) * _WINDOW if refills_slowly and limit else reset
             self._hold_until = max(self._hold_until, now + wait)
 
     def _refuse(self, now: float, report: RateReport, size: Mapping[Unit, float]) -> None:
@@ -568,22 +523,20 @@ class _RateController:
         if quota.expects(now, units):
             self._epoch, self._streak = self._epoch + 1, 0
             return
-        pause = min(2.0 ** (self._streak - 1), _LONGEST_PAUSE) * self._bin if self._streak else 0.0
+        pause = min(2.0 ** (self._streak - 1), _LONGEST_PAUSE) if self._streak else 0.0
         self._hold_until = max(self._hold_until, now + pause)
         self._epoch += 1
         self._streak += 1
 
     def _lease(self, now: float, report: RateReport, size: Mapping[Unit, float]) -> Lease:
         requests, tokens = self.quotas["requests"], self.quotas["tokens"]
-        rate = requests.rate
-        per_minute = None if rate is None else rate * _WINDOW / self._window
         spread = requests.learnt or tokens.learnt
         stops = not any(quota.forgiving for quota in self.quotas.values())
         hold = max(0.0, self._hold_until - now)
         room = min(quota.room(now, size[unit]) for unit, quota in self.quotas.items())
         if hold > 0.0:
             room = 0.0
-        elif self._streak > 1 and now < self._hold_until + _TRIAL * self._bin:
+        elif self._streak > 1 and now < self._hold_until + _TRIAL:
             room = min(room, 0.0 if self._tried_at >= self._hold_until else 1.0)
             if room and report.wanted:
                 self._tried_at = now
@@ -601,7 +554,7 @@ class _RateController:
             hold=hold,
             spread=spread,
             stops=stops,
-            rate=per_minute,
+            rate=requests.rate,
         )
 
     def _share(self, report: RateReport, room: float) -> int:
@@ -613,51 +566,34 @@ class _RateController:
 
 
 class ProcessRates:
-    """Rates of one process that has no ledger.
+    """Rates of one process that has no ledger; ``clock`` returns monotonic seconds."""
 
-    Args:
-        clock: monotonic seconds.
-        window: seconds for which providers count.
-    """
-
-    def __init__(self, clock: Clock, window: float = _WINDOW) -> None:
-        self._clock, self.window = clock, window
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._controllers: dict[str, _RateController] = {}
 
     async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
         """See :class:`RateStore`."""
         if model.name not in self._controllers:
-            self._controllers[model.name] = _RateController(model.rpm, model.tpm, window=self.window)
+            self._controllers[model.name] = _RateController(model.rpm, model.tpm)
         return self._controllers[model.name].exchange(self._clock(), report)
 
 
 class LedgerRates:
-    """Rates that all processes of a ledger share.
+    """Rates that all processes of a ledger share."""
 
-    Args:
-        writer: writes to the ledger.
-        now: returns the time in unix seconds, in a transaction; by default the database's.
-        window: seconds for which providers count.
-    """
-
-    def __init__(
-        self,
-        writer: Writer,
-        now: Callable[[Connection], float] = statements.now,
-        window: float = _WINDOW,
-    ) -> None:
-        self._writer, self._now, self.window = writer, now, window
-        self._owner = uuid.uuid4().hex
+    def __init__(self, writer: Writer) -> None:
+        self._writer, self._owner = writer, uuid.uuid4().hex
 
     async def exchange(self, model: ModelSettings, report: RateReport) -> Lease:
         """See :class:`RateStore`. It takes one transaction."""
         report = replace(report, owner=self._owner)
         return await self._writer.run(functools.partial(self._exchange, model, report))
 
-    def _exchange(self, model: ModelSettings, report: RateReport, connection: Connection) -> Lease:
-        now = self._now(connection)
-        state = answers.read_rates(connection, model.name)
-        controller = _RateController(model.rpm, model.tpm, window=self.window, state=state)
+    @staticmethod
+    def _exchange(model: ModelSettings, report: RateReport, connection: Connection) -> Lease:
+        now = statements.now(connection)
+        controller = _RateController(model.rpm, model.tpm, state=answers.read_rates(connection, model.name))
         lease = controller.exchange(now, report)
         answers.store_rates(connection, model.name, controller.dump(), now)
         return lease

@@ -19,8 +19,7 @@ from typing import Any, Final
 import structlog
 
 from backend.errors import LedgerError, RateLimitedError, WithdrawnError
-from backend.models.rates.answers import CallEnd, Lease, RateReport, RateStore, RateTally
-from backend.models.rates.controller import BINS
+from backend.models.rates.answers import CallEnd, Lease, RateReport, RateStore
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
@@ -66,22 +65,12 @@ class Concurrency:
         self._until_next_halving = 0
 
     @property
-    def bounded(self) -> bool:
-        """Whether the settings or time-outs keep the number low."""
-        return self.limit < START
-
-    @property
     def free(self) -> bool:
         """Whether another call may start."""
         return self.under_way < int(self.limit)
 
     def answered(self, seconds: float, *, useful: float = math.inf) -> None:
-        """Take in the duration of an answer, whose call is still counted as under way.
-
-        Args:
-            seconds: the duration.
-            useful: how many calls at once the model can use; more would only make each of them take longer.
-        """
+        """Take in the duration of an answer, whose call is still counted as under way."""
         self._until_next_halving -= 1
         self._shortest = min(self._shortest, seconds)
         if self._untried and seconds * START / _LEAST_USEFUL < self._timeout / 2:
@@ -101,8 +90,11 @@ class Concurrency:
             self._until_next_halving -= 1
 
 
-_VALID = 2.0
-"""Periods for which a lease may be used."""
+_PERIOD: Final = 1.0
+"""Seconds between two exchanges."""
+
+_VALID: Final = 2.0
+"""Seconds for which a lease may be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +117,19 @@ class Passage:
 class _LeaseHolder:
     """Holds the current lease of one process."""
 
-    def __init__(self, period: float) -> None:
-        self._period = period
+    def __init__(self) -> None:
         self._lease: Lease | None = None
         self._calls = self._tokens = 0.0
         self._valid_until = self._next_at = -float("inf")
         self._counted = self._stopped = self.is_made_up = False
         self._sent_since_report = 0
-        self._tally = RateTally()
+        self._tally = RateReport()
 
     @property
     def pause(self) -> float:
         """Seconds between two calls of this lease; 0 if they need not be spread."""
         lease = self._lease
-        return self._period / lease.calls if lease is not None and lease.calls and lease.spread else 0.0
+        return _PERIOD / lease.calls if lease is not None and lease.calls and lease.spread else 0.0
 
     def may_send(self, now: float) -> bool:
         """Return whether a call may be sent now."""
@@ -180,13 +171,8 @@ class _LeaseHolder:
         if end.refused and lease is not None and lease.stops and passage.epoch >= lease.epoch:
             self._stopped = True
 
-    def report(self, waiting: Sequence[float], now: float) -> tuple[RateReport, RateTally] | None:
-        """Return the next report and what it is made of; ``None`` if there is nothing to tell or to send.
-
-        Args:
-            waiting: the tokens of the calls that wait.
-            now: seconds.
-        """
+    def report(self, waiting: Sequence[float], now: float) -> RateReport | None:
+        """Return the next report, given the tokens of each call that waits; ``None`` if it would be empty."""
         if self._counted:
             self._tally.unused += int(self._calls)
             self._tally.unused_tokens += self._tokens
@@ -195,18 +181,19 @@ class _LeaseHolder:
         tally = self._tally
         if not waiting and not sent and tally.is_empty:
             return None
-        self._tally = RateTally()
+        self._tally = RateReport()
         # What will arrive until the next report is not known; what is not used is given back.
-        wanted = 2 * len(waiting) + sent
-        mean = sum(waiting) / len(waiting) if waiting else tally.mean_tokens
-        return tally.report(wanted, wanted * mean, now), tally
+        tally.wanted = 2 * len(waiting) + sent
+        tally.wanted_tokens = tally.wanted * (sum(waiting) / len(waiting) if waiting else tally.last_tokens)
+        tally.wait = max(0.0, tally.not_before - now)
+        return tally
 
     def renew(self, lease: Lease, asked_at: float) -> None:
         """Go on with a new lease, which was asked for at a time."""
         self._replace(lease, asked_at, counted=lease.calls is not None)
         self.is_made_up = False
 
-    def make_up(self, unreported: RateTally, asked_at: float) -> None:
+    def make_up(self, unreported: RateReport, asked_at: float) -> None:
         """Go on at half of the last lease's rate, because the ledger could not be reached.
 
         The next report counts what is sent meanwhile, and repeats what could not be reported.
@@ -219,13 +206,13 @@ class _LeaseHolder:
         self._replace(lease, asked_at, counted=False)
         self.is_made_up = True
 
-    def repeat(self, unreported: RateTally) -> None:
+    def repeat(self, unreported: RateReport) -> None:
         """Add what could not be reported to the next report."""
         self._tally.merge(unreported)
 
     def _replace(self, lease: Lease, asked_at: float, *, counted: bool) -> None:
         self._lease, self._stopped, self._counted = lease, False, counted
-        self._calls, self._valid_until = float(lease.calls or 0), asked_at + _VALID * self._period
+        self._calls, self._valid_until = float(lease.calls or 0), asked_at + _VALID
         returned, self._tokens = self._tokens, 0.0
         self._return_tokens(returned)
         if counted:
@@ -240,7 +227,7 @@ class _LeaseHolder:
 
 
 _LONGEST_SLEEP = 10.0
-"""Periods between two reports while the provider asks to wait."""
+"""Seconds between two reports while the provider asks to wait."""
 
 _NOTICEABLE: Final = 0.1
 """Seconds: a call that delays others by less counts as delaying none."""
@@ -322,9 +309,6 @@ class _Durations:
 
     A server that answers one call after another takes the longer, the more calls it has; each of them delays
     the next by the seconds that one takes. A provider that answers many at once takes as long for each.
-
-    Attributes:
-        answers: how many there were.
     """
 
     def __init__(self) -> None:
@@ -334,14 +318,7 @@ class _Durations:
         self._gap, self._gaps, self._crowded_at, self._alone = 0.0, 0, -math.inf, 0
 
     def add(self, sent_beside: int, seconds: float, *, beside: int, now: float) -> None:
-        """Count an answer.
-
-        Args:
-            sent_beside: the calls under way when it was sent, itself included.
-            seconds: how long it took.
-            beside: the calls under way now, itself included.
-            now: seconds by the caller's clock.
-        """
+        """Count an answer."""
         self.answers += 1
         x, y = float(sent_beside), seconds
         news = 1.0, x, y, x * x, x * y, y * y
@@ -408,7 +385,6 @@ class RateGate:
 
     def __init__(self, model: ModelSettings, store: RateStore, clock: Callable[[], float]) -> None:
         self._model, self._store, self._clock = model, store, clock
-        self._period = store.window / BINS
         self.concurrency = Concurrency(
             model.timeout,
             model.max_concurrency,
@@ -416,8 +392,8 @@ class RateGate:
         )
         self._queue: list[tuple[int, int, _Waiting]] = []
         self._arrivals = itertools.count()
-        self._leases, self.durations = _LeaseHolder(self._period), _Durations()
-        self._rate: float | None = None
+        self._leases, self.durations = _LeaseHolder(), _Durations()
+        self._delay_by_quota = 0.0  # seconds, because a quota bounds how many calls are sent
         self._hold_until = self._next_exchange = -float("inf")
         self.held_since = 0.0
         self._exchanges: asyncio.Task[None] | None = None
@@ -453,16 +429,11 @@ class RateGate:
     @property
     def _delay_at_once(self) -> float:
         """The delay because the model works on few calls at once, seconds."""
-        if not self.concurrency.bounded:
+        if self.concurrency.limit >= START:  # neither the settings nor time-outs keep the number low
             return self.durations.delay
         # The mean may be of a time with more calls at once; a call delays others by its own time at most.
         bounded = min(self.durations.mean / self.concurrency.limit, self.durations.shortest)
         return max(self.durations.delay, bounded)
-
-    @property
-    def _delay_by_quota(self) -> float:
-        """The delay because a quota bounds how many calls are sent, seconds."""
-        return 60.0 / self._rate if self._rate else 0.0
 
     async def enter(self, tokens: float, patience: float, *, refused: Passage | None = None) -> Passage:
         """Wait until a call may start. Each passage must be given back to :meth:`leave`.
@@ -568,7 +539,7 @@ class RateGate:
         await asyncio.sleep(self._next_exchange - loop.time())
         while await self._exchange():
             self._admit()
-            hold = min(self.seconds_to_wait, _LONGEST_SLEEP * self._period)
+            hold = min(self.seconds_to_wait, _LONGEST_SLEEP)
             await asyncio.sleep(max(hold, self._next_exchange - loop.time()))
 
     async def _exchange(self) -> bool:
@@ -577,18 +548,17 @@ class RateGate:
         heapq.heapify(self._queue)
         waiting = [entry[2].tokens for entry in self._queue]
         asked_at = self._clock()
-        if (reported := self._leases.report(waiting, asked_at)) is None:
+        if (report := self._leases.report(waiting, asked_at)) is None:
             return False
-        self._next_exchange = asyncio.get_running_loop().time() + self._period
-        report, tally = reported
+        self._next_exchange = asyncio.get_running_loop().time() + _PERIOD
         try:
             lease = await self._store.exchange(self._model, report)
         except LedgerError as error:
             if not self._leases.is_made_up:
                 _log.error("rates_not_shared", model=self._model.name, code=error.code, reason=str(error))
-            self._leases.make_up(tally, asked_at)
+            self._leases.make_up(report, asked_at)
         except BaseException:
-            self._leases.repeat(tally)
+            self._leases.repeat(report)
             raise
         else:
             self._leases.renew(lease, asked_at)
@@ -598,7 +568,7 @@ class RateGate:
     def _note(self, lease: Lease) -> None:
         if lease.hold > 0.0:
             self._hold(lease.hold)
-        self._rate = lease.rate
+        self._delay_by_quota = 60.0 / lease.rate if lease.rate else 0.0
         if lease.rate is not None:
             metrics.model_rate.labels(model=self._model.name).set(lease.rate)
 

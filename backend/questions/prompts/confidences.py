@@ -172,8 +172,8 @@ def _probability(tokens: Sequence[AnswerToken], start: int, end: int) -> float:
 def _property_spans(content: str) -> dict[str, tuple[int, int]]:
     """Return the position of each property's value in the answer's JSON object, strings without quotes.
 
-    Empty if the answer is no object. Properties that occur twice are left out, as in
-    :func:`backend.questions.prompts.answers.parse_answer`.
+    Empty if the answer is no object, or has several: the vote may come from any of them. Properties that
+    occur twice are left out, as in :func:`backend.questions.prompts.answers.parse_answer`.
     """
     place = content.find("{")
     spans: dict[str, tuple[int, int]] = {}
@@ -192,6 +192,8 @@ def _property_spans(content: str) -> dict[str, tuple[int, int]]:
             if content[place] != ",":
                 break
     except (ValueError, IndexError, RecursionError):
+        return {}
+    if "{" in content[place:]:
         return {}
     return {key: span for key, span in spans.items() if key not in repeated}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,8 +17,12 @@ from whole_backend import prompt_of
 
 from backend.annotation import batch_desk
 from backend.commands.bulk import batch_run
+from backend.errors import UnavailableError
 from backend.ledger import money
 from backend.ledger.batches import Jobs
+from backend.models.batches.anthropic_batches import AnthropicBatches
+from backend.models.batches.provider import ProviderBatch
+from backend.settings import ModelSettings
 from backend.testing import Reply
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
@@ -114,3 +120,33 @@ def test_a_lost_batch_is_held_until_a_line_says_whose_it_is(tmp_path: Path, serv
         assert not label(folder).left
         assert set(server.bought.values()) == {1}
         assert list(server.batches) == [foreign.id]  # only ours was deleted
+
+
+def test_a_batch_whose_results_could_not_be_read_once_is_not_taken_for_a_foreign_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its job would be sent again, and paid for twice."""
+    failures = [UnavailableError("503")]
+    line = json.dumps({"custom_id": "ours-1", "result": {"type": "expired"}}).encode()
+
+    async def listed(self: AnthropicBatches, since: float) -> list[ProviderBatch]:
+        return [ProviderBatch("msgbatch_1", ended=True, created_at=since)]
+
+    async def lines(self: AnthropicBatches, batch: ProviderBatch) -> AsyncIterator[bytes]:
+        if failures:
+            raise failures.pop()
+        yield line
+
+    monkeypatch.setattr(AnthropicBatches, "_listed", listed)
+    monkeypatch.setattr(AnthropicBatches, "_lines", lines)
+
+    async def search() -> ProviderBatch | None:
+        settings = ModelSettings(name="red", model="anthropic/red", input_price=1.0, output_price=1.0)
+        provider = AnthropicBatches(settings, "key")
+        with pytest.raises(UnavailableError):
+            await provider.search("ours", 0.0, ())
+        return (await provider.search("ours", 0.0, ())).batch
+
+    found = asyncio.run(search())
+    assert found is not None
+    assert found.id == "msgbatch_1"

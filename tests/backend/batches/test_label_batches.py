@@ -23,6 +23,7 @@ from rich.console import Console
 from sqlalchemy import delete, select
 from whole_backend import prompt_of
 
+from backend import upkeep
 from backend.annotation import annotator, batch_desk
 from backend.annotation.batch_desk import Desk, DeskReport
 from backend.commands.bulk import batch_run
@@ -289,6 +290,7 @@ def test_a_limit_on_enqueued_tokens_splits_jobs(tmp_path: Path, server: BatchSer
         assert len(server.bought) == 12
         statuses = {batch.status for batch in server.batches.values()}
         assert statuses == {"failed", "completed"}
+        assert not server.files  # of the refused batches neither
 
 
 def test_the_providers_limits_split_jobs(tmp_path: Path, server: BatchServer) -> None:
@@ -675,3 +677,16 @@ def test_a_line_without_a_body_fails_alone_and_its_job_is_settled(
         assert folder.rows()[3]["camvo_error"]
         with folder.ledger.read() as connection:
             assert {job.state for job in Jobs(connection).find()} == {"closed"}
+
+
+def test_pruning_leaves_what_tasks_that_wait_have_got_already(tmp_path: Path, server: BatchServer) -> None:
+    """A task of several rounds of batches is older than its first answers; these were bought again."""
+    server.ends = lambda batch: {body["model"] for body in batch.lines.values()} == {"red"}
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        assert label(folder, wait=False).left == 1
+        label(folder, wait=False)  # the answer of one of both models is there
+        upkeep.prune(folder.ledger, "in", 0.0, lambda_l=1.0, advance=lambda _: None)
+        server.ends = lambda batch: True
+        assert not label(folder).left
+        assert set(server.bought.values()) == {1}

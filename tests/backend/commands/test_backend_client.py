@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -48,6 +50,14 @@ class Busy:
 
 
 @pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that a client sleeps, without sleeping."""
+    slept: list[float] = []
+    monkeypatch.setattr(backend_client, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
+    return slept
+
+
+@pytest.fixture
 def serve() -> Iterator[list[Any]]:
     running: list[Any] = []
     yield running
@@ -66,19 +76,17 @@ def start(serve: list[Any], server: _Server) -> _Server:
     ("retry_after", "pauses"), [("2", [2.0, 2.0]), ("0", [1.0, 1.0]), ("soon", [10.0] * 2)]
 )
 def test_a_busy_server_is_asked_again_as_late_as_it_says(
-    serve: list[Any], retry_after: str, pauses: list[float]
+    serve: list[Any], slept: list[float], retry_after: str, pauses: list[float]
 ) -> None:
-    slept: list[float] = []
     server = start(serve, Busy(2, retry_after))
-    client = BackendClient(server.url, Environment(), sleep=slept.append)
+    client = BackendClient(server.url, Environment())
     assert client.predict("1.1", "<View/>", [{"id": 1, "data": {}}]) == [TaskAnswer([], "deadline")]
     assert (slept, server.requests) == (pauses, 3)
     client.close()
 
 
-def test_a_server_that_stays_busy_is_given_up_after_ten_minutes(serve: list[Any]) -> None:
-    slept: list[float] = []
-    client = BackendClient(start(serve, Busy(10**6, "60")).url, Environment(), sleep=slept.append)
+def test_a_server_that_stays_busy_is_given_up_after_ten_minutes(serve: list[Any], slept: list[float]) -> None:
+    client = BackendClient(start(serve, Busy(10**6, "60")).url, Environment())
     with pytest.raises(BackendError, match="no place"):
         client.predict("1.1", "<View/>", [{"id": 1, "data": {}}])
     assert sum(slept) == 600
@@ -119,11 +127,11 @@ WORK: dict[str, Callable[[BackendClient], object]] = {
 
 @pytest.mark.parametrize("work", WORK)
 def test_work_that_never_ends_is_given_up_after_hours(
-    serve: list[Any], work: str, monkeypatch: pytest.MonkeyPatch
+    serve: list[Any], slept: list[float], work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend_client, "_LONGEST", 20.0)
-    server, slept = start(serve, Endless()), list[float]()
-    client = BackendClient(server.url, Environment(), sleep=slept.append)
+    server = start(serve, Endless())
+    client = BackendClient(server.url, Environment())
     with pytest.raises(BackendError, match="has not finished"):
         WORK[work](client)
     assert 10 < len(slept) <= 20

@@ -7,23 +7,29 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
+from backend.annotation.job import Job
 from backend.commands.bulk import labelling
 from backend.commands.shared.options import LabelOptions
-from backend.errors import ConfigError, DatasetError
+from backend.datasets.sources import open_source
+from backend.errors import ConfigError, DatasetError, NoVoteError
 from backend.ledger import money
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
+from backend.runtime import AnnotationProcess
 from backend.server.status.missing import Ending
 from backend.testing import Reply
+from camvo.votes.labels import OrderedVote
 
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
 """Cost in $ of one call of the scripted models."""
@@ -48,6 +54,48 @@ def test_every_row_gets_its_label_beside_its_own_columns(tmp_path: Path) -> None
         folder.label()
         kept = [(row["number"], row["text"], row["camvo_label"]) for row in folder.rows()]
         assert kept == [("1", "lovely", "Glad"), ("2", "gloomy", "Sad")]
+
+
+STARS = {"labels": ("1", "2", "3", "4", "5")}
+
+
+def rates_four(body: dict[str, Any]) -> Reply:
+    return Reply.says({"label": "4" if body["model"] == "red" else "5"})
+
+
+def test_labels_in_an_order_are_read_as_a_scale(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, rates_four) as folder:
+        table = folder.write("in.csv", "text\nlovely\n")
+        options = LabelOptions(**STARS, text_column="text", ordered="absolute")
+        [question] = options.dataset(open_source(table)).config.questions
+        assert question.control.aggregation == OrderedVote(STARS["labels"], "absolute")
+        folder.label(**STARS, ordered="absolute")
+        assert folder.rows()[0]["camvo_label"] in {"4", "5"}
+        assert "look like a scale" not in folder.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_labels_that_look_like_a_scale_are_named(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, rates_four) as folder:
+        folder.write("in.csv", "text\nlovely\n")
+        folder.label(**STARS)
+        assert "the labels of label look like a scale" in folder.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": ("Low", "High")}, "a scale has from 3 to 11 labels or numbers, not 2"),
+        ({"label_config": XML, "labels": (), "text_column": None}, "is for --labels"),
+    ],
+)
+def test_an_order_is_refused_where_it_can_be_none(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "text\nlovely\n")
+        with pytest.raises(ConfigError, match=message) as caught:
+            folder.label(**options, ordered="exact")
+        assert caught.value.where == "--ordered"
 
 
 CAPTIONED = (
@@ -269,6 +317,32 @@ def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.
         tally = folder.label()
         assert tally.counts.hopeless
         assert tally.left >= 25
+
+
+def test_while_no_model_votes_a_run_begins_no_more_tasks_than_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Future[None]] = []
+
+    def submit(work: Coroutine[Any, Any, Any]) -> Future[None]:
+        work.close()
+        begun.append(Future())
+        return begun[-1]
+
+    def one_fails(
+        under_way: dict[Future[None], Job], **_: object
+    ) -> tuple[set[Future[None]], set[Future[None]]]:
+        first = next(iter(under_way))
+        first.set_exception(NoVoteError("no model voted"))
+        return {first}, set()
+
+    monkeypatch.setattr(labelling, "wait", one_fails)
+    process = cast(
+        "AnnotationProcess", SimpleNamespace(thread=SimpleNamespace(submit=submit), annotator=None)
+    )
+    run = labelling.Labelling(process, at_once=labelling.HOPELESS + 14)
+    job = cast("Job", SimpleNamespace(project="in", task=1))
+    ended = [*run.run([job] * 1000)]
+    assert run.counts.hopeless
+    assert len(begun) == len(ended) == labelling.HOPELESS + 14
 
 
 def dear(body: dict[str, Any]) -> Reply:

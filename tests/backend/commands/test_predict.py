@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
+from backend.commands.bulk import predicting
 from backend.commands.bulk.predicting import TRIES, PredictionRun, Tally
 from backend.commands.shared.backend_client import Progress, TaskAnswer
 from backend.errors import BodyTooLargeError, LabelStudioError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waited() -> Iterator[list[float]]:
+    """The seconds that runs sleep, without sleeping."""
+    waited: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predicting, "time", SimpleNamespace(sleep=waited.append))
+        yield waited
 
 
 class Oracle:
@@ -90,7 +101,6 @@ def run(api: LabelStudioApi, oracle: Oracle, **changes: Any) -> Tally:
         "label_config": api.project["label_config"],
         "model_version": "camvo",
         "batch": 2,
-        "sleep": lambda seconds: None,
         **changes,
     }
     tally = PredictionRun(**given)(advanced.append)
@@ -182,11 +192,12 @@ def test_a_task_that_never_gets_one_is_given_up_and_counted(api: LabelStudioApi)
     assert oracle.asked == [[first, second], *[[second]] * TRIES]
 
 
-def test_waiting_grows_with_every_request_in_vain(api: LabelStudioApi) -> None:
+def test_waiting_grows_with_every_request_in_vain(api: LabelStudioApi, waited: list[float]) -> None:
     [only] = api.add_tasks("a")
-    oracle, waited = Oracle(), list[float]()
+    oracle = Oracle()
     oracle.late[only] = 1000
-    run(api, oracle, sleep=waited.append)
+    waited.clear()
+    run(api, oracle)
     assert waited == sorted(waited)
     assert len(waited) == TRIES - 1
 

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +15,17 @@ from label_studio_requests import SENTIMENT_AND_TOPIC
 from werkzeug.serving import make_server
 from whole_backend import Backend, says, votes
 
+from backend.commands.bulk import predicting
 from backend.commands.bulk.predicting import PredictionRun, Tally
 from backend.commands.shared.backend_client import BackendClient
 from backend.settings import Environment
 
 GLAD = votes(red="Glad", green="Glad", blue="Glad")
+
+
+@pytest.fixture(autouse=True)
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicting, "time", SimpleNamespace(sleep=lambda seconds: None))
 
 
 @pytest.fixture
@@ -54,7 +61,6 @@ def run(api: LabelStudioApi, client: BackendClient, **options: Any) -> Tally:
         key=api.project_key,
         label_config=api.project["label_config"],
         model_version="camvo",
-        sleep=lambda seconds: None,
         **options,
     )(lambda tasks: None)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 from rich.console import Console
 
+from backend.commands.bulk import predicting
 from backend.commands.bulk.predict_command import INTERRUPTED, run_on_terminal
 from backend.commands.bulk.predicting import Tally, _watching
 from backend.commands.shared.backend_client import Progress
@@ -140,9 +141,10 @@ class Watched:
         return Progress(len(self.asked) - 1, 41, 0.5)
 
 
-def test_the_server_is_watched_while_a_request_is_under_way() -> None:
+def test_the_server_is_watched_while_a_request_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicting, "_EVERY", 0.001)
     server, seen = Watched(), list[Progress]()
-    with _watching(server, "1.1", range(5, 8), seen.append, every=0.001):
+    with _watching(server, "1.1", range(5, 8), seen.append):
         assert server.looked.wait(30)
     assert server.asked[:2] == [(0, None, None), (5, 7, 41)]
     assert [progress.tasks for progress in seen[:2]] == [1, 2]
@@ -154,6 +156,6 @@ def test_a_server_that_cannot_be_watched_does_not_stop_the_run() -> None:
             raise BackendError("gone")
 
     done = False
-    with _watching(Gone(), "1.1", range(1), lambda progress: None, every=0.001):
+    with _watching(Gone(), "1.1", range(1), lambda progress: None):
         done = True
     assert done

@@ -1,20 +1,34 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
+from backend.commands.shared import output
 from backend.commands.shared.output import EVERY, progress_bar
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Seconds pass only where a test says so."""
+    monkeypatch.setattr(output, "time", SimpleNamespace(monotonic=lambda: CLOCK.now))
+    yield
+    CLOCK.now = 0.0
+
+
+CLOCK = SimpleNamespace(now=0.0)
 
 
 def printed(steps: list[tuple[float, int]], *, terminal: bool = False) -> str:
     """What is printed if so many seconds pass before each of these numbers of items."""
-    now = 0.0
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=terminal, width=80)
-    with progress_bar(console, "replaying", 2000, clock=lambda: now) as advance:
+    with progress_bar(console, "replaying", 2000) as advance:
         for seconds, items in steps:
-            now += seconds
+            CLOCK.now += seconds
             advance(items)
     return stream.getvalue()
 
@@ -39,11 +53,11 @@ def test_a_terminal_has_a_bar_and_no_lines() -> None:
 
 
 def test_a_note_is_shown_beside_the_numbers() -> None:
-    stream, now = io.StringIO(), 0.0
+    stream = io.StringIO()
     console = Console(file=stream, width=80)
     note = lambda done, total: f"${done} of ${total}"  # noqa: E731
-    with progress_bar(console, "tasks", 4, note=note, clock=lambda: now) as advance:
-        now = EVERY
+    with progress_bar(console, "tasks", 4, note=note) as advance:
+        CLOCK.now = EVERY
         advance(1)
     assert stream.getvalue() == "tasks: 1 of 4 (25%), about 45 s left, $1 of $4\n"
 

@@ -173,6 +173,14 @@ def test_it_pays_what_it_quotes_at_most_and_nothing_twice(done: Refined) -> None
     assert folder.server.count() == bought
 
 
+def test_what_is_bought_already_is_not_quoted_again(folder: LabelFolder, models: Models) -> None:
+    models.changes = [change(IDLE)]  # no task tells it from the present text, so all of them judge
+    refined(folder)
+    refined(folder)
+    quotes = [line for line in folder.console.file.getvalue().splitlines() if "a proposal by" in line]  # type: ignore[attr-defined]
+    assert ["at most $0," in quote for quote in quotes] == [False, True]
+
+
 def test_a_task_that_the_money_did_not_suffice_for_is_named_so(folder: LabelFolder, models: Models) -> None:
     models.usage = (10, 200)
     assert set(refined(folder, budget=0.05).left_out) == {BudgetExhaustedError.code}

@@ -21,6 +21,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from backend.charts import Picture, name_points, new_figure
+from backend.commands.replay.options import SharedOptions
 from backend.commands.replay.report_blocks import PICTURES, _spread
 from backend.commands.replay.report_data import ReportData, SettingRuns
 from backend.commands.replay.runs import QUANTILES, Point, ReplayRow, ReplayRun, ReplaySetting, Summary
@@ -368,8 +369,10 @@ def test_a_summary_without_a_run_is_refused(truthless, tmp_path):
 
 def test_a_missing_matplotlib_is_said_before_the_replay(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    given = dict.fromkeys(field.name for field in fields(ReplayStudy))
+    study = ReplayStudy(**given | {"options": SharedOptions()})
     with pytest.raises(CamvoError, match=re.escape('pip install "camvo[server]"')):
-        ReplayStudy(**dict.fromkeys(field.name for field in fields(ReplayStudy))).require_output(tmp_path)
+        study.require_output(tmp_path)
 
 
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():

@@ -100,9 +100,9 @@ def test_the_best_buys_are_those_that_no_other_beats(points: list[tuple[int, int
 # warnings
 
 
-def odd(folder: Path, content: str, k_mins: Sequence[int] = ()) -> list[str]:
+def odd(folder: Path, content: str, k_mins: Sequence[int] = (), *, ordered: bool = False) -> list[str]:
     (folder / "votes.csv").write_text(content, encoding="utf-8")
-    return oddities(VotesFile.read(folder / "votes.csv"), k_mins)
+    return oddities(VotesFile.read(folder / "votes.csv"), k_mins, ordered=ordered)
 
 
 def test_labels_that_several_columns_name_are_not_odd(tmp_path: Path) -> None:
@@ -120,6 +120,19 @@ def test_a_truth_that_no_model_names_is_said(tmp_path: Path) -> None:
     assert odd(tmp_path, "truth,a,b\nyes,yes,yes\nmaybe,yes,yes\n") == [
         "no model ever names the truth 'maybe' (1 item), so no policy can be right there"
     ]
+
+
+def test_successive_numbers_as_labels_look_like_a_scale_until_they_are_read_as_one(tmp_path: Path) -> None:
+    stars = "a,b\n9,10\n10,11\n11,9\n"
+    assert odd(tmp_path, stars) == [
+        "the labels look like a scale: if they are one, --ordered exact reads them as one"
+    ]
+    assert odd(tmp_path, stars, ordered=True) == []
+
+
+@pytest.mark.parametrize("labels", [("0", "1"), ("1", "2", "4"), ("low", "2", "3")])
+def test_other_labels_look_like_no_scale(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    assert odd(tmp_path, "a,b\n" + "".join(f"{label},{label}\n" for label in labels)) == []
 
 
 def test_the_only_model_of_a_table_is_not_odd(tmp_path: Path) -> None:

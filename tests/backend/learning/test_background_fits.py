@@ -178,3 +178,16 @@ def test_another_pool_has_its_own_fit(process: Process) -> None:
         assert await process.current(one) is first
 
     asyncio.run(run())
+
+
+def test_later_plans_learn_although_the_clock_was_set_back(process: Process) -> None:
+    before, after = fit_data(20), fit_data(40)
+
+    async def run() -> None:
+        await process.current(before)
+        process.now -= 3600.0
+        await process.current(after)
+        await process.settled()
+        assert await process.current(after) == fitted(after)
+
+    asyncio.run(run())

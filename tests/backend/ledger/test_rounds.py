@@ -183,3 +183,27 @@ def test_a_round_whose_votes_led_to_a_spared_arm_is_none_that_asked_every_arm_by
         rounds.insert_each(connection, [drawn(first=2, task=1), drawn(first=1, task=2)])
         of_question = QuestionRounds(connection, KEY.project, KEY.control, KEY.epoch)
         assert len(of_question.everyone_votes({"small", "large"}, 10)) == 1
+
+
+def test_a_pruned_round_is_not_incomplete_since_no_model_can_be_asked_for_it(ledger: Ledger) -> None:
+    missing = {"blue": "model_unavailable"}
+    other = dataclasses.replace(KEY, task=5)
+    with ledger.write() as connection:
+        rounds.insert_each(
+            connection, [a_round(missing=missing, pruned=True), a_round(other, missing=missing)]
+        )
+        incomplete = rounds.IncompleteRounds(connection, KEY.project)
+        assert incomplete.count().tasks == 1
+        assert incomplete.tasks() == [other.task]
+
+
+@pytest.mark.parametrize("changed", ["question", "epoch"])
+def test_a_round_that_a_later_one_has_replaced_is_not_incomplete(ledger: Ledger, changed: str) -> None:
+    """The text, or what is asked, has changed: its vote would be one on what was shown before."""
+    later = dataclasses.replace(KEY, **{changed: "other"})
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [a_round(missing={"blue": "model_timeout"})])
+        rounds.insert_each(connection, [a_round(later)])
+        incomplete = rounds.IncompleteRounds(connection, KEY.project)
+        assert incomplete.count().tasks == 0
+        assert incomplete.tasks() == []

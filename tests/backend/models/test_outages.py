@@ -40,7 +40,9 @@ def outage_of(failures: int = FAILURES) -> Outage:
     return outage
 
 
-async def call(outage: Outage, fails: Callable[[], ModelError | None], sent: list[float]) -> str:
+async def call(
+    outage: Outage, fails: Callable[[], ModelError | None], sent: list[float], seconds: float = 0.1
+) -> str:
     """One call that waits for outages, as the pool makes it; what it sent, and how it ended."""
     tries = Tries(outage, 12 * HOUR, 2, lambda: False, now() + 24 * HOUR, now)
     try:
@@ -49,7 +51,7 @@ async def call(outage: Outage, fails: Callable[[], ModelError | None], sent: lis
                 assert turn is not None
                 turn.sent = True
                 sent.append(now())
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(seconds)
                 if (error := fails()) is None:
                     outage.answered()
                     return "answered"
@@ -129,7 +131,20 @@ def test_probes_that_time_out_are_paid_for_a_bounded_number_of_times() -> None:
         await asyncio.gather(*calls)
         return len(sent), outage.hopeless(12 * HOUR)
 
-    assert run(main) == (20, True)
+    assert run(main) == (8, True)
+
+
+def test_calls_wait_for_a_model_that_hangs_for_ever_less_than_a_quarter_of_an_hour() -> None:
+    async def main() -> float:
+        outage, began = outage_of(), now()
+
+        def hangs() -> ModelError:
+            return ModelTimeoutError("gave no answer in time")
+
+        await asyncio.gather(*(call(outage, hangs, [], seconds=30.0) for _ in range(40)))
+        return now() - began
+
+    assert run(main) < HOUR / 4
 
 
 def test_a_single_prompt_times_out_five_times_at_most() -> None:

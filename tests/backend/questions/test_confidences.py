@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from backend.questions import ConfigQuestion, TaskQuestion
 from backend.questions.controls import OneOf
 from backend.questions.objects import Field
+from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.confidences import AnswerToken, answer_confidences
 from backend.questions.xml import Label
 
@@ -52,6 +53,13 @@ def test_each_question_has_its_own() -> None:
     parts = tokens(('{"mood": "', 1.0), ("Glad", 0.9), ('", "tone": "', 1.0), ("Sad", 0.4), ('"}', 1.0))
     sure = confidences('{"mood": "Glad", "tone": "Sad"}', parts, "mood", "tone")
     assert sure == {"mood": pytest.approx(0.9), "tone": pytest.approx(0.4)}
+
+
+def test_an_answer_with_several_objects_has_none_since_the_vote_may_come_from_any() -> None:
+    content = 'Not {"mood": "Sad"}:\n```json\n{"mood": "Glad"}\n```'
+    parts = tokens(('Not {"mood": "', 1.0), ("Sad", 0.9), ('"}:\n```json\n{"mood": "Glad"}\n```', 0.2))
+    assert parse_answer(content, asked("mood")) == {"mood": "Glad"}
+    assert confidences(content, parts, "mood") == {}
 
 
 def test_a_word_before_the_object_changes_nothing() -> None:

@@ -16,7 +16,7 @@ from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
 
-from backend.commands.bulk.recounting import RecountRun, _AskMoreRun
+from backend.commands.bulk.recounting import RecountRun, ask_for_more
 from backend.commands.shared.certificate import issue_certificate
 from backend.learning.states import FitCache
 from backend.ledger import certificates, money, recounts
@@ -196,12 +196,11 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
         counting = RecountRun(
             doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"]
         )
-        run = _AskMoreRun(counting, 1.0)
-        tally = run()
+        tally = ask_for_more(counting, 1.0, _nothing)
     assert not further(doubtful, drafted)
     assert all(further(doubtful, number) for number in others)
     assert tally.spent_usd == pytest.approx(CALL * tally.votes)
-    assert tally.summary(1.0) == (
+    assert tally.asked(1.0) == (
         f"Asked more: {of(tally.votes, 'vote')} on {of(tally.tasks, 'task')};"
         f" ${tally.spent_usd:.4g} of $1 spent, no other vote is worth asking for"
     )

@@ -9,7 +9,7 @@ from recount_project import LABELLED, LEFT, NEW, TASKS, Studio
 from served_app import served
 
 from backend.commands.bulk.predicting import PredictionRun
-from backend.commands.bulk.recounting import RecountRun
+from backend.commands.bulk.recounting import RecountRun, RecountTally
 from backend.commands.shared.backend_client import BackendClient
 
 
@@ -39,6 +39,12 @@ def test_it_replaces_what_changed_and_says_how_much(studio: Studio, server: Back
         f"{LEFT} predictions replaced in Label Studio",
     ]
     assert len(studio.backend.server.requests) == asked
+
+
+def test_where_no_label_could_be_counted_nothing_changed() -> None:
+    tally = RecountTally()
+    tally.add({"counted": 0, "labels": 0, "scores": 0, "score_before": 0.0, "score_after": 0.0})
+    assert tally.summary().splitlines()[0] == "Counted again: nothing changed"
 
 
 def test_a_second_run_changes_nothing(studio: Studio, server: BackendClient) -> None:

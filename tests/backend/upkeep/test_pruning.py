@@ -98,9 +98,11 @@ def test_a_server_with_another_ridge_or_no_linear_models_reads_the_base_too(ledg
     assert not with_base(ledger, State(8, linear=False)).linear
 
 
+@pytest.mark.parametrize("later", [DAY, -DAY])
 def test_a_process_that_was_idle_while_its_events_were_folded_begins_with_the_base(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, later: float
 ) -> None:
+    """Also if its clock was set back meanwhile."""
     monkeypatch.setattr(states, "SNAPSHOT_EVERY", 10**9)
     before, name, clock = summed(ledger), name_of(ledger), [0.0]
 
@@ -112,7 +114,7 @@ def test_a_process_that_was_idle_while_its_events_were_folded_begins_with_the_ba
             copy = process._copies[key]
             copy.state, copy.sequence = State(8), 3  # it has read three events only
             pruned(ledger)
-            clock[0] += DAY
+            clock[0] += later
             return await process.current(key, dimension=8, lambda_l=1.0)
 
     assert_same_state(asyncio.run(run()), before)

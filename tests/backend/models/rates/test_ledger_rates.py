@@ -12,6 +12,7 @@ from rate_workers import MODEL, lease_calls, lease_for
 from sqlalchemy import Connection
 
 from backend.ledger import Ledger, Writer, answers
+from backend.ledger.database import statements
 from backend.models.rates.answers import RateReport
 from backend.models.rates.controller import LedgerRates
 
@@ -24,6 +25,13 @@ class SetClock:
 
     def __call__(self, connection: Connection) -> float:
         return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
+    clock = SetClock()
+    monkeypatch.setattr(statements, "now", clock)
+    return clock
 
 
 @pytest.fixture
@@ -43,9 +51,8 @@ def test_two_processes_together_lease_no_more_than_the_settings_allow(
     assert sum(counts) == 120
 
 
-def test_what_a_crashed_process_leased_expires_by_itself(writer: Writer) -> None:
-    clock = SetClock()
-    crashed, survivor = LedgerRates(writer, clock), LedgerRates(writer, clock)
+def test_what_a_crashed_process_leased_expires_by_itself(writer: Writer, clock: SetClock) -> None:
+    crashed, survivor = LedgerRates(writer), LedgerRates(writer)
     assert lease_calls(crashed, RateReport("", wanted=100)) == 100
     clock.seconds += 6.0  # from now on its demand counts no more
     assert lease_calls(survivor, RateReport("", wanted=100)) == 20
@@ -53,17 +60,15 @@ def test_what_a_crashed_process_leased_expires_by_itself(writer: Writer) -> None
     assert lease_calls(survivor, RateReport("", wanted=100)) == 100
 
 
-def test_what_a_process_does_not_use_another_gets(writer: Writer) -> None:
-    clock = SetClock()
-    one, other = LedgerRates(writer, clock), LedgerRates(writer, clock)
+def test_what_a_process_does_not_use_another_gets(writer: Writer, clock: SetClock) -> None:
+    one, other = LedgerRates(writer), LedgerRates(writer)
     assert lease_calls(one, RateReport("", wanted=120)) == 120
     assert lease_calls(one, RateReport("", unused=50)) == 0
     assert lease_calls(other, RateReport("", wanted=120)) == 50
 
 
-def test_what_one_process_is_told_to_wait_holds_the_other_too(writer: Writer) -> None:
-    clock = SetClock()
-    one, other = LedgerRates(writer, clock), LedgerRates(writer, clock)
+def test_what_one_process_is_told_to_wait_holds_the_other_too(writer: Writer, clock: SetClock) -> None:
+    one, other = LedgerRates(writer), LedgerRates(writer)
     asyncio.run(one.exchange(MODEL, RateReport("", wanted=1, refused=1, refused_epoch=0, wait=30.0)))
     lease = asyncio.run(other.exchange(MODEL, RateReport("", wanted=1)))
     assert (lease.calls, lease.hold) == (0, pytest.approx(30.0))

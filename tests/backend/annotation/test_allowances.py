@@ -1,0 +1,36 @@
+"""What each of a project's tasks may cost, by what is left of the budget and of the tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from stored_rounds import a_key, a_round
+
+from backend.annotation.planner import Allowances
+from backend.ledger import Ledger, LedgerAccess, projects, rounds
+from camvo.policies.joint import Joint
+
+
+def finish(ledger: Ledger, task: int) -> None:
+    with ledger.write() as connection:
+        rounds.insert_each(connection, [a_round(a_key(task, project="7.1"))])
+
+
+def test_finished_tasks_are_counted_although_the_clock_was_set_back(sqlite_ledger: Ledger) -> None:
+    budget = SimpleNamespace(project_usd=10.0, tasks=10)
+    job: Any = SimpleNamespace(project="7.1", settings=SimpleNamespace(budget=budget), purse=None)
+    with sqlite_ledger.write() as connection:
+        projects.ensure(connection, "7.1", 0.0)
+    clock = [1e9]
+    found = []
+    with LedgerAccess.opened(sqlite_ledger) as access:
+        allowances = Allowances(replace(access, clock=lambda: clock[0]))
+        for task in (1, 2):
+            finish(sqlite_ledger, task)
+            found.append(asyncio.run(allowances.allowance(Joint(), job, {"red": 1.0})))
+            clock[0] -= 3600.0
+    assert found == [pytest.approx(10.0 / 9), pytest.approx(10.0 / 8)]

@@ -66,7 +66,7 @@ class Project:
 
     def __init__(self, folder: Path, url: str, **of_models: object) -> None:
         self.folder, self.database = folder, migrated.sqlite(folder / "ledger.sqlite")
-        common = {"api_base": url, "timeout": 120, **of_models}
+        common = {"api_base": url, "timeout": 600, **of_models}
         entries = [{"name": name, "model": f"openai/{name}", **common, **own} for name, own in MODELS.items()]
         config = {"models": entries, "policy": {"name": "majority"}}
         (folder / "camvo.yaml").write_text(yaml.safe_dump(config))

@@ -63,7 +63,7 @@ class _RecountedPage:
 
 
 @dataclass(frozen=True, slots=True)
-class TasksInDoubt:
+class _TasksInDoubt:
     """Tasks in doubt, the most right labels per dollar first; each gains ``least`` of them or more."""
 
     tasks: Sequence[int]
@@ -243,11 +243,11 @@ class BackendClient:
         counting: dict[str, Any] | None = self._finished("/recount", {"project": project_key})["counting"]
         return counting
 
-    def doubts(self, project_key: str, usd: float) -> TasksInDoubt:
+    def doubts(self, project_key: str, usd: float) -> _TasksInDoubt:
         """Find the tasks on which further votes are worth most."""
         body = {"project": project_key, "usd": usd}
         answer = self._finished("/doubts", body)
-        return TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
+        return _TasksInDoubt(answer["tasks"], answer["least"], answer["spent_usd"])
 
     def ask_more(
         self,

@@ -307,9 +307,14 @@ class AnnotationProcess:
         return "; ".join(map(str, self.pool.waits))
 
     def awaited(self, *, outages: bool = True) -> str:
-        """The same, with slow models that have yet to answer many calls; these alone without ``outages``."""
+        """The same, with slow models that have yet to answer many calls, and with the ledger.
+
+        Without ``outages``, models that are down are left out.
+        """
         waits = self.pool.waits if outages else []
-        return "; ".join(map(str, [*waits, *self.pool.backlogs]))
+        ledger = f"waiting for the ledger ({self.ledger.place} cannot be written)"
+        down = [ledger] if self.ledger.is_down else []
+        return "; ".join(map(str, [*down, *waits, *self.pool.backlogs]))
 
     def stop_asking(self) -> None:
         """Ask no model any more, because the process stops; a signal handler may call this.

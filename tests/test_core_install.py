@@ -114,7 +114,7 @@ def run_in(core: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 class TestInAFreshEnvironment:
     def test_numpy_and_scipy_are_all_that_is_installed(self, core: Path) -> None:
         listed = run_in(core, "python", "-m", "pip", "list", "--format", "freeze").stdout

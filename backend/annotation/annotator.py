@@ -471,16 +471,11 @@ def _record_rounds(
     chosen = _chosen(connection, [key for key in keys if key not in stored])
     new = [_new_rounds(connection, each, stored.keys(), people[each.task], chosen) for each in finished]
     store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
-    for each in finished:
-        _keep_beside(connection, each, [stored[q.key] for q in each.questions if q.key in stored])
+    kept = [[stored[q.key] for q in each.questions if q.key in stored] for each in finished]
+    for each, earlier in zip(finished, kept, strict=True):
+        _keep_beside(connection, each, earlier)
     WaitingTasks(connection).forget(tasks)
-    return [
-        (
-            [stored[question.key] for question in each.questions if question.key in stored],
-            [added.round for added in of_task],
-        )
-        for each, of_task in zip(finished, new, strict=True)
-    ]
+    return [(earlier, [added.round for added in of_task]) for earlier, of_task in zip(kept, new, strict=True)]
 
 
 def _keep_beside(connection: Connection, finished: _FinishedTask, stored: Sequence[Round]) -> None:

@@ -313,6 +313,11 @@ class Desk:
         await self._writer.persist(
             lambda connection: Jobs(connection).change(job.id, state="refused", code=code, ended_at=at)
         )
+        stored = self._read(lambda connection: Jobs(connection).get(job.id)) or job
+        try:  # the prompts that were uploaded for it are of no use to anybody
+            await self._pool[job.model].batches.delete(stored.provider_id, stored.files)
+        except ModelError as error:
+            _log.warning("batch_files_not_deleted", model=job.model, code=error.code)
 
     async def _not_taken(self, job: BatchJob, code: str, limit: int | None, report: DeskReport) -> None:
         """Give up a job that the provider refused as a whole; if for its size, smaller ones are sent then."""

@@ -156,7 +156,8 @@ class JobQueue:
         """Start a job, or join the identical one under way: Label Studio sends equal requests in parallel.
 
         A joined job keeps the ``size`` that it was started with. A task of camvo predict that Label Studio
-        asks about meanwhile gets a job of its own, which shares the calls and decides by the deadline.
+        asks about meanwhile gets a job of its own, which shares the calls and decides by the deadline; so
+        does one that a later run asks about on other terms.
         """
         # Equal settings are one object. Equal configs may be several: threads that parse the same text for
         # the first time together each get their own.
@@ -169,6 +170,10 @@ class JobQueue:
             job.stored_only,
             job.hurried,
             job.waits,
+            job.again,
+            job.purse,
+            job.everyone,
+            job.below,
         )
         if (task := self._under_way.get(key)) is None:
             task = self._under_way[key] = asyncio.create_task(self._annotate(job, size))

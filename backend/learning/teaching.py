@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -249,9 +250,10 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
     corrected = 0
     of_task = ProjectRounds(connection, project).of_task(task)
     further = recounts.further_votes_of(connection, [round_.id for round_ in of_task])
+    annotations = Annotations(connection, project).of_task(task)
     for round_ in of_task:
         later = further.get(round_.id, ())
-        human = human_label(connection, round_.key, round_.plan)
+        human = human_label(connection, round_.key, round_.plan, _about(round_, of_task, annotations))
         if round_.audit:  # of a pruned one too: a certificate may rest on what was said
             record_blind_answer(connection, round_, round_.id)
         if round_.pruned:
@@ -283,6 +285,26 @@ def correct_rewards(connection: Connection, project: str, task: int, settings: S
         rounds.set_taught(connection, round_.id, label, by)
         corrected += 1
     return corrected
+
+
+def _about(
+    round_: Round, of_task: Sequence[Round], annotations: Sequence[Annotation]
+) -> Sequence[Annotation]:
+    """The annotations of a task that may be about what models were shown in a round.
+
+    Once the task was predicted with another text, later annotations are about that text.
+    """
+    edited_at = min(
+        (
+            other.created_at
+            for other in of_task
+            if other.created_at > round_.created_at
+            and other.key.control == round_.key.control
+            and other.key.question != round_.key.question
+        ),
+        default=math.inf,
+    )
+    return [annotation for annotation in annotations if annotation.received_at < edited_at]
 
 
 def forget_texts(connection: Connection, project: str, tasks: Sequence[int], now: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import json
 import os
 import uuid
@@ -479,7 +480,8 @@ class _File:
             os.close(descriptor)
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # on a disk that is read-only now; the next process deletes it
+            self.path.unlink()
         os.close(self.descriptor)
 
 
@@ -591,7 +593,7 @@ def remove_stored(ledger: Ledger) -> None:
 
 
 def _files_of(ledger: Path | None) -> list[Path]:
-    return [] if ledger is None else sorted(ledger.parent.glob(f"{ledger.name}{_SUFFIX}*"))
+    return [] if ledger is None else sorted(ledger.parent.glob(f"{glob.escape(ledger.name)}{_SUFFIX}*"))
 
 
 @contextmanager

@@ -257,7 +257,7 @@ class Annotations:
     def count_received(self, at: float) -> tuple[int, int]:
         """Count the annotations that may teach: those received until ``at`` (unix seconds), and later.
 
-        Those of blind tasks teach nothing.
+        Those of blind tasks teach nothing, and neither do withdrawn ones.
         """
         of_blind = select(_blind.c.task).where(
             _blind.c.project == self.project, _blind.c.task == _table.c.task
@@ -265,7 +265,13 @@ class Annotations:
         query = select(
             func.count(case((_table.c.received_at <= at, 1))),
             func.count(case((_table.c.received_at > at, 1))),
-        ).where(_table.c.project == self.project, _table.c.teaches, ~_table.c.deleted, ~of_blind.exists())
+        ).where(
+            _table.c.project == self.project,
+            _table.c.teaches,
+            ~_table.c.deleted,
+            ~_table.c.withdrawn,
+            ~of_blind.exists(),
+        )
         before, after = self.connection.execute(query).one()
         return before, after
 

@@ -289,7 +289,10 @@ def _with_confidences(round_: Round, further: Mapping[int, Sequence[FurtherVote]
 
 
 def _rows(found: _Found, paid: Mapping[str, ModelReply], purpose: Purpose, now: float) -> list[FurtherVote]:
-    """One row for each round and model; a call's cost is shared equally among the rounds."""
+    """One row for each round and model; a call's cost is shared equally among the rounds.
+
+    It is that of an earlier run, too, which ended before it could store the vote.
+    """
     return [
         FurtherVote(
             round_id=round_.id,
@@ -297,7 +300,7 @@ def _rows(found: _Found, paid: Mapping[str, ModelReply], purpose: Purpose, now: 
             task=round_.key.task,
             vote=reply.votes.get(question.name),
             confidence=reply.confidences.get(question.name),
-            cost_usd=reply.cost / len(found.rounds),
+            cost_usd=(reply.cost + reply.earlier) / len(found.rounds),
             purpose=purpose,
             created_at=now,
         )

@@ -16,7 +16,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from server_process import PATIENCE, child
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 COMMAND = [sys.executable, "-m", "backend.cli", "demo"]
 

@@ -16,7 +16,7 @@ from backend.label_studio.client import DISPUTED_TAB
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from backend.ledger.database import tables
 from backend.questions.objects import FOR_PEOPLE_ONLY
 from backend.testing import OpenAIServer, Reply
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 NEW = "Rain is sad."
 

@@ -19,7 +19,7 @@ from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer, Reply
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 TEXTS = [f"Day {number}." for number in range(60)]
 TASKS_AT_ONCE = 4

@@ -31,7 +31,7 @@ pyarrow_parquet = pytest.importorskip("pyarrow.parquet")
 
 from two_raylets import TwoRaylets  # noqa: E402 - it needs ray
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 TASKS = 800
 AT_ONCE = 32

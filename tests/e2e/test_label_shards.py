@@ -22,7 +22,7 @@ from backend.ledger import Ledger
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer, Reply
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 TEXTS = [f"Entry {number} of the diary." for number in range(1, 91)]
 SHARDS = [Shard(number, 3) for number in (1, 2, 3)]

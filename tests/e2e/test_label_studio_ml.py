@@ -33,7 +33,7 @@ from server_process import child, wait_until
 from backend.ledger import Ledger
 from backend.ledger.rounds import ProjectRounds
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 COMMIT = "d02cedf"
 ARCHIVE = os.environ.get(

@@ -20,7 +20,7 @@ from sqlalchemy import Row, func, select
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer, Reply
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CALM, WORKER_DIES, GROUP_DIES, STOPPED, LAST = (
     range(1, 9),

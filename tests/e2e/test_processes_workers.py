@@ -28,7 +28,7 @@ from backend.testing import OpenAIServer, Reply
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 TASKS = range(1, 13)
 FIRST, SECOND = range(1, 9), range(5, 13)

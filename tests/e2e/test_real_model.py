@@ -27,7 +27,7 @@ from warm_start import WarmProcess
 from backend.ledger import Ledger
 from backend.ledger.database import tables
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 MODELS: dict[str, dict[str, object]] = {
     "cold": {"temperature": 0, "input_price": 1.0, "output_price": 2.0},

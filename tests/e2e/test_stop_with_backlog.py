@@ -15,7 +15,7 @@ from sqlalchemy import select
 from backend.ledger.database import tables
 from backend.testing import OpenAIServer, Reply
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 TASKS = range(1, 201)
 AT_ONCE = 4

@@ -19,7 +19,7 @@ from provider import Provider
 from server_process import MODELS, ServerProcess, config_for, open_calls, wait_until
 from small_disk import small_disk
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 DEADLINE = 80.0
 """Seconds that the batch may take, the fault included."""

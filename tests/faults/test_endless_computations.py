@@ -11,7 +11,7 @@ from server_process import ServerProcess, config_for, wait_until
 
 from backend.testing import OpenAIServer, Reply
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 DEADLINE = 1.0
 GRACE = DEADLINE + 15.0

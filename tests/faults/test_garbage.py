@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from backend.ledger.database import tables
 from backend.testing import Reply
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 FURTHER = 2
 """Further attempts at a prompt whose answer was unusable."""

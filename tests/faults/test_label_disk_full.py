@@ -19,7 +19,7 @@ from warm_start import WarmProcess
 
 from backend.ledger import Ledger
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 TASKS = 200
 AT_ONCE = 10

@@ -32,7 +32,7 @@ _MOODS = ("Glad", "Sad", "Calm")
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_or_bought_twice_when_servers_are_killed(
     ledger_url: str, tmp_path: Path, seed: int
 ) -> None:

@@ -13,7 +13,7 @@ from skewed_host import predict_together
 
 from backend.ledger import Ledger
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 AHEAD = 20.0
 """Seconds; more than a claim's lease, so a host that trusted its own clock would see claims expired."""

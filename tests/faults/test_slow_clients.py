@@ -13,7 +13,7 @@ import pytest
 from provider import Provider
 from server_process import ServerProcess, config_for, wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 HALVES = 200
 DRIPPING = 20

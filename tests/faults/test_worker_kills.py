@@ -12,7 +12,7 @@ from light_workers import AT_ONCE, MODELS, Killing, books_of, run_in_process
 from backend import upkeep
 from backend.ledger import Ledger
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 KILLS = {"joint": 35, "camvo": 15}
 """Policy → kills for each kind of database, so that a run has 100."""

@@ -36,7 +36,7 @@ from backend.settings import child_environment
 from backend.testing import OpenAIServer
 
 MODELS = ("red", "green", "blue")
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds after which a test gives up waiting for a process."""
 
 

@@ -1,7 +1,7 @@
-"""CaMVo's libraries, imported once in the process that all warm processes are forks of.
+"""What commands import, imported once in the process that all warm processes are forks of.
 
-Only third-party libraries are imported here: a fork imports CaMVo itself, and prometheus_client, which reads
-its folder from the environment during the import. Nothing is computed: a fork after torch has computed hangs.
+Not prometheus_client, which reads its folder from the environment during the import, nor what needs it: each
+fork imports these itself. Nothing is computed: a fork after torch has computed hangs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import gc
 import importlib
 
-_LIBRARIES = (
+_MODULES = (
     "torch",
     "transformers.models.bert.modeling_bert",
     "sentence_transformers",
@@ -29,14 +29,21 @@ _LIBRARIES = (
     "sqlalchemy.dialects.postgresql.psycopg",
     "flask",
     "gunicorn.workers.gthread",
+    "ijson.backends.yajl2_c",
     "pydantic_settings",
     "scipy.stats",
     "structlog",
     "typer",
+    "wsgiref.simple_server",
+    "camvo.replays",
+    "backend.ledger.learning_data",
+    "backend.ledger.recounts",
+    "backend.questions.prompts",
+    "backend.settings",
 )
 
 gc.disable()
-for _name in _LIBRARIES:
+for _name in _MODULES:
     with contextlib.suppress(ImportError):  # a server then imports what it needs by itself
         importlib.import_module(_name)
 gc.freeze()  # copies of the fork share these objects: a collection would write to all of them

@@ -179,6 +179,15 @@ def _require_clear(
             where="--label-config",
             fix="keep every question, with two labels or more",
         )
+    for question in asked.config.questions:
+        said = fates.maps.get(question.name, {})
+        given_up = {old for old, new in said.items() if old != new} - {*said.values()}
+        if still := [label for label in label_values(question) if label in given_up]:
+            raise ConfigError(
+                f"{question.name}: the label config still has {_quoted(still)}",
+                where="--label-config",
+                fix="give the config afterwards, or none: the command then changes the present one",
+            )
     for name, labels in found.open.items():
         said = fates.maps.get(name, {})
         missing = [new for label in labels.gone if (new := said.get(label)) is not None]

@@ -294,8 +294,7 @@ def _target_lines(axes: Axes, data: ReportData) -> None:
 def _spread(positions: Array, gap: float) -> Array:
     """Return the ascending positions nearest to ``positions`` with at least ``gap`` between neighbours."""
     steps = gap * np.arange(len(positions))
-    apart: Array = isotonic_regression(positions - steps).x + steps
-    return apart
+    return np.asarray(isotonic_regression(positions - steps).x + steps)
 
 
 def _cost_accuracy(data: ReportData) -> Picture:

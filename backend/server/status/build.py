@@ -131,9 +131,10 @@ def _progress_report(
     predicted = rounds.count_tasks()
     current = ProjectSums(connection, stored.key).labelled_tasks(rounds.latest_epochs())
     # Tasks that are deleted, or new since the last webhook, must not make a number beyond the whole.
-    seen = predicted + FailedTasks(connection, stored.key).count_unlabelled()
-    tasks = None if stored.task_number is None else max(stored.task_number, seen)
-    return ProgressReport(tasks, predicted, predicted - current, _changed(stored, config, instructions))
+    failed = FailedTasks(connection, stored.key).count_unlabelled()
+    tasks = None if stored.task_number is None else max(stored.task_number, predicted + failed)
+    changed = _changed(stored, config, instructions)
+    return ProgressReport(tasks, predicted, failed, predicted - current, changed)
 
 
 def _changed(stored: Project, config: LabelConfig | None, instructions: str | None) -> tuple[str, ...]:

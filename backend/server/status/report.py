@@ -222,6 +222,7 @@ class ProgressReport:
 
     tasks: int | None
     predicted: int
+    failed: int
     outdated: int
     config_changed: tuple[str, ...]
 

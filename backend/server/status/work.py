@@ -159,7 +159,7 @@ def _predict(project: ProjectReport) -> Iterator[NextStep]:
         return
     if progress.tasks is None:
         return
-    open_ = progress.tasks - progress.predicted - sum(reason.tasks for reason in project.failed)
+    open_ = progress.tasks - progress.predicted - progress.failed
     if open_ > 0:
         text = f"Let models label the other {of(open_, 'task')}"
         yield NextStep("predict", text, None, commands_of(project.key).predict)

@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,7 +17,9 @@ from label_studio_requests import Annotation, Project, annotated, annotations_de
 from same_state import assert_same_state
 from whole_backend import CALL, Backend, prompt_of, says
 
+from backend.annotation.job import Job
 from backend.annotation.queue import JobQueue
+from backend.ledger.money import Purse
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import Round
 from backend.testing import Reply
@@ -145,28 +146,48 @@ def test_agreement_is_counted_where_no_vote_had_a_say_in_who_was_asked(
 # who waits
 
 
-def test_a_task_of_a_list_that_is_opened_meanwhile_has_a_job_of_its_own() -> None:
-    done: list[tuple[int, bool]] = []
+class Noted:
+    """Annotates nothing, and notes what it was asked."""
 
-    class Noted:
-        async def annotate(self, job: Any, *, alone: bool) -> list[Any]:
-            await asyncio.sleep(0)
-            done.append((job.task, alone))
-            return []
+    def __init__(self) -> None:
+        self.done: list[tuple[int, bool]] = []
 
-    def job(number: int, *, hurried: bool) -> Any:
-        common = {"data": {}, "config": None, "settings": MODELS, "stored_only": False, "waits": True}
-        return SimpleNamespace(project="7", task=number, hurried=hurried, **common)
+    async def annotate(self, job: Any, *, alone: bool) -> list[Any]:
+        await asyncio.sleep(0)
+        self.done.append((job.task, alone))
+        return []
 
-    listed, opened = [job(number, hurried=False) for number in (1, 2)], job(1, hurried=True)
 
-    async def both() -> None:
-        jobs = JobQueue(Noted(), 8)  # type: ignore[arg-type]
-        requests = [listed, listed, [opened], [opened]]
+def noted(requests: list[list[Job]]) -> list[tuple[int, bool]]:
+    """The tasks that requests at the same time have annotated, and whether each was alone."""
+    annotator = Noted()
+
+    async def all_at_once() -> None:
+        jobs = JobQueue(annotator, 8)  # type: ignore[arg-type]
         await asyncio.gather(*(jobs.answer_request(request, 5.0) for request in requests))
 
-    asyncio.run(both())
-    assert sorted(done) == [(1, False), (1, True), (2, False)]
+    asyncio.run(all_at_once())
+    return sorted(annotator.done)
+
+
+def job(number: int, **terms: Any) -> Job:
+    config: Any = None
+    settings: Any = MODELS
+    return Job("7", number, {}, config, settings, **terms)
+
+
+def test_a_task_of_a_list_that_is_opened_meanwhile_has_a_job_of_its_own() -> None:
+    listed, opened = [job(1), job(2)], [job(1, hurried=True)]
+    assert noted([listed, listed, opened, opened]) == [(1, False), (1, True), (2, False)]
+
+
+@pytest.mark.parametrize(
+    "terms", [{"again": True}, {"purse": Purse("job", 2.0)}, {"everyone": True}, {"below": 0.5}]
+)
+def test_a_run_on_other_terms_does_not_join_what_an_interrupted_one_has_left(terms: dict[str, Any]) -> None:
+    """It would get the answer of that run, such as that there is no money."""
+    before = {"purse": Purse("job", 1.0)}
+    assert noted([[job(1, **before)], [job(1, **{**before, **terms})]]) == [(1, True), (1, True)]
 
 
 # humans

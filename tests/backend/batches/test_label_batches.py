@@ -290,6 +290,7 @@ def test_a_limit_on_enqueued_tokens_splits_jobs(tmp_path: Path, server: BatchSer
         assert len(server.bought) == 12
         statuses = {batch.status for batch in server.batches.values()}
         assert statuses == {"failed", "completed"}
+        assert not server.files  # of the refused batches neither
 
 
 def test_the_providers_limits_split_jobs(tmp_path: Path, server: BatchServer) -> None:

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from labelling import LabelFolder
 
+from backend.commands.instructions.asking import opened
 from backend.commands.ledger import verify_ledger
+from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
-from backend.ledger import money
+from backend.ledger import Ledger, money
 from backend.ledger.money import from_picodollars
 from backend.models import failures
 from backend.server.status.build import build_report
@@ -312,3 +314,13 @@ def test_missing_votes_on_blind_tasks_that_people_have_labelled_leave_the_ledger
         folder.label(retry_failed=True)
         assert not any(lacking(folder))
         assert verify_ledger(folder.console, folder.environment, None), said(folder)
+
+
+def test_a_run_says_that_it_waits_for_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LabelFolder(tmp_path, lambda body: Reply.says({"label": "Glad"})) as folder:
+        folder.table("lovely")
+        options = LabelOptions(labels=("Glad", "Sad"), text_column="text")
+        with opened(folder.path / "in.csv", options, folder.environment) as (jobs, _):
+            assert jobs.awaited() == ""
+            monkeypatch.setattr(Ledger, "is_down", True)
+            assert "waiting for the ledger" in jobs.awaited()

@@ -705,6 +705,8 @@ def test_what_is_not_clear_is_refused_before_anything_changes(
         (("Glad", "Sad", "Wild"), {"renames": ["Calm=Quiet"]}, "has no label 'Quiet'"),
         (("Glad", "Sad", "Calm", "Wild"), {}, "adds 'Wild'"),
         (LABELS, {}, "no label changes"),
+        (LABELS, {"renames": ["Calm=Quiet"]}, "still has 'Calm'"),
+        (("Glad", "Low", "Calm"), {"renames": ["Sad=Low"], "drops": ["Calm"]}, "still has 'Calm'"),
     ],
 )
 def test_a_label_config_that_loses_or_adds_a_label_is_refused(

@@ -28,7 +28,7 @@ from label_studio_requests import (
     updated,
 )
 from sqlalchemy import func, select
-from whole_backend import Backend, says, votes
+from whole_backend import Backend, prompt_of, says, votes
 
 from backend.ledger.database import tables
 from camvo.state.state import State
@@ -502,3 +502,29 @@ def test_a_deleted_task_is_not_recorded_again(backend: Backend) -> None:
     assert backend.rounds(1) == []
     with backend.ledger.read() as connection:
         assert connection.scalar(select(func.count()).select_from(tables.answers)) == 0
+
+
+# a text that was edited
+
+
+def by_text(body: dict[str, Any]) -> Any:
+    """Every model is right about the text that it is shown."""
+    return says(mood="Sad" if "gloomy" in prompt_of(body) else "Glad")
+
+
+def test_a_label_of_an_edited_text_does_not_judge_the_votes_on_the_text_before(tmp_path: Path) -> None:
+    with Backend(tmp_path, by_text) as backend:
+        backend.predict(task(1, "gloomy"))
+        backend.predict(task(1, "lovely"))
+        backend.hook(annotated(Annotation(number=5, task=1, mood="Glad")))
+        assert backend.learnt() == dict.fromkeys(("red", "green", "blue"), (2, 2.0))
+        assert [round_.human for round_ in backend.rounds(1)] == [None, "Glad"]
+
+
+def test_a_label_from_before_an_edit_goes_on_to_teach_about_the_text_before(tmp_path: Path) -> None:
+    with Backend(tmp_path, by_text) as backend:
+        backend.predict(task(1, "gloomy"))
+        backend.hook(annotated(Annotation(number=5, task=1, mood="Sad")))
+        backend.predict(task(1, "lovely"))
+        backend.hook(annotated(Annotation(number=6, task=1, mood="Glad", user=2)))
+        assert backend.rounds(1)[0].human == "Sad"

@@ -91,3 +91,11 @@ def test_a_deleted_annotation_is_not_withdrawn(ledger: Ledger) -> None:
         Annotations(connection, "1.1").forget_tasks([4])
         assert Annotations(connection, "1.1").apply_withdrawals(4) == 0
         assert Annotations(connection, "1.1").of_task(4) == []
+
+
+def test_withdrawn_annotations_are_no_news_that_hasten_a_recount(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        Withdrawal(annotator=7).store(connection)
+        human_annotations.store(connection, annotation(1), 5.0)
+        human_annotations.store(connection, annotation(2, completed_by=8), 5.0)
+        assert Annotations(connection, "1.1").count_received(4.0) == (0, 1)

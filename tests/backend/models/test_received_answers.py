@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import migrated
@@ -228,7 +229,7 @@ def left_behind(ledger: Ledger, folder: Path) -> Path:
     """The file of a killed process that had received one answer."""
     with ReceivedAnswers(ledger).kept(reserved(ledger), OUTCOME, [ANSWER]):
         content = files(folder)[0].read_bytes()
-    path = folder / "ledger.sqlite.received-0"
+    path = folder / f"{ledger.file and ledger.file.name}.received-0"
     path.write_bytes(content)
     return path
 
@@ -237,6 +238,31 @@ def test_the_file_of_a_process_that_lives_is_left_alone(tmp_path: Path, ledger: 
     with ReceivedAnswers(ledger).kept(reserved(ledger), OUTCOME, [ANSWER]):
         assert stored(ledger) == 0
         assert len(files(tmp_path)) == 1
+
+
+def test_they_are_found_beside_a_ledger_whose_name_has_brackets(tmp_path: Path) -> None:
+    """A file manager names copies so, and a shell reads brackets as a pattern."""
+    with closing(Ledger(migrated.sqlite(tmp_path / "ledger [1].sqlite"))) as ledger:
+        left_behind(ledger, tmp_path)
+        assert stored(ledger) == 1
+
+
+def _read_only(path: Path, missing_ok: bool = False) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+
+def test_a_process_ends_without_an_error_if_its_disk_has_become_read_only(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received = ReceivedAnswers(ledger)
+    with received.kept(reserved(ledger), OUTCOME, [ANSWER]):
+        pass
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "unlink", _read_only)
+        received.close()
+    assert len(files(tmp_path)) == 1
+    stored(ledger)
+    assert files(tmp_path) == []
 
 
 def test_a_line_that_was_cut_off_loses_no_other(tmp_path: Path, ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from doubtful_project import DEAR, FIRST, DoubtfulStudio, resumed_doubtful
@@ -13,7 +14,7 @@ from recount_project import Prepared
 from server_process import wait_until
 from whole_backend import CALL
 
-from backend.errors import LabelStudioError
+from backend.errors import LabelStudioError, LedgerError
 from backend.label_studio.client import Client
 from backend.ledger import money, recounts
 from backend.ledger.money import from_picodollars
@@ -112,6 +113,21 @@ def test_an_outage_of_label_studio_only_delays_it(
                 return "human" in FurtherVotes(connection, studio.project.key).sums()
 
         wait_until(completed, "completed task")
+
+
+def test_the_price_of_a_vote_that_a_killed_process_had_bought_is_counted(
+    predicted: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed_doubtful(predicted, tmp_path, api, **ON)
+    with studio.backend:
+        studio.label(left_out(studio)[0])
+        with patch.object(FurtherVotes, "store", side_effect=LedgerError("killed")):
+            assert complete(studio) == 0
+        studio.backend.runtime.completing._tried.clear()  # as in the next process
+        assert complete(studio) == 1
+        with studio.backend.ledger.read() as connection:
+            completed = FurtherVotes(connection, studio.project.key).sums()["human"]
+        assert completed.usd == pytest.approx(CALL * completed.votes)
 
 
 def test_it_is_off_by_default(predicted: Prepared, tmp_path: Path, api: LabelStudioApi) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from scipy.stats import binomtest
+from stored_rounds import a_key, a_round
 
 from backend import settings
-from backend.ledger import Ledger, projects
+from backend.ledger import Ledger, projects, rounds
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
-from backend.ledger.projects import Project
+from backend.ledger.projects import FailedTasks, Project
 from backend.ledger.reports import SCORE_BINS, Block, CheckedRow
 from backend.server.status import build
 from backend.server.status.build import _label_studio_address, build_report
@@ -241,6 +242,20 @@ def test_a_project_without_a_label_is_told_to_have_its_tasks_labelled(sqlite_led
     assert [(step.code, step.command) for step in project.next_steps] == [
         ("predict", "camvo predict --project 7")
     ]
+
+
+def test_a_task_that_lacks_the_label_of_one_question_is_not_missing_among_those_to_predict(
+    sqlite_ledger: Ledger,
+) -> None:
+    """It has a prediction and has failed; 7 of 10 tasks have neither."""
+    with sqlite_ledger.write() as connection:
+        projects.remember(connection, "7.100", task_number=10, now=1.0)
+        rounds.insert_each(connection, [a_round(a_key(1)), a_round(a_key(2))])
+        for task in (2, 3):
+            FailedTasks(connection, "7.100").record(task, "no_vote", 1.0)
+        [project] = build_report(connection, settings.load(None), now=2.0).projects
+    [text] = [step.text for step in project.next_steps if step.code == "predict"]
+    assert text == "Let models label the other 7 tasks"
 
 
 @pytest.mark.parametrize("kinds", range(2, 6))

@@ -102,12 +102,6 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def settle(figure: Figure) -> None:
-    """Lay a figure out as it will be drawn, so that it can be measured; drawing it takes as long again."""
-    if (engine := figure.get_layout_engine()) is not None:
-        engine.execute(figure)
-
-
 def short(name: str, most: int) -> str:
     """Shorten a name to ``most`` characters by cutting out its middle."""
     head = (most - 1) // 2
@@ -146,7 +140,7 @@ def name_points(
     """
     figure = axes.get_figure(root=True)
     assert figure is not None  # noqa: S101 - a figure created these axes
-    settle(figure)
+    figure.draw_without_rendering()
     dots = figure.dpi / 72
     pixels = axes.transData.transform(points)
     shown = np.concatenate([pixels, axes.transData.transform(markers)])
@@ -225,7 +219,7 @@ def svg(picture: Picture) -> str:
     Call it within :func:`backend.charts.style`.
     """
     figure, dpi = picture.figure, picture.figure.dpi
-    settle(figure)
+    figure.draw_without_rendering()
     figure.set_layout_engine("none")
     file = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": picture.name}):

@@ -281,6 +281,17 @@ def test_folders_form_no_circle_but_the_known_ones() -> None:
     assert circles_of(edges) == set(CIRCLES)
 
 
+def test_every_module_that_a_docstring_names_as_a_file_exists() -> None:
+    """``_wsgi.py`` is Label Studio's."""
+    files = {path.name for path in modules().values()} | {"_wsgi.py"}
+    named = {
+        (module, name)
+        for module, path in modules().items()
+        for name in re.findall(r"``(?:[\w/]+/)?(\w+\.py)``", path.read_text())
+    }
+    assert {each for each in named if each[1] not in files} == set()
+
+
 def test_no_module_is_long_without_a_reason() -> None:
     assert {module for module in modules() if lines_of_code(module) > MOST_LINES} == set(LONG)
 

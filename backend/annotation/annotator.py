@@ -130,7 +130,7 @@ class Annotator:
             error.partial = self._prediction(job, questions, finished)
             raise
         if known.failed:
-            await self._note(lambda connection: _forget_failure(connection, job))
+            await self._note(lambda connection: FailedTasks(connection, job.project).forget([job.task]))
         return self._prediction(job, questions, finished)
 
     async def _decide(
@@ -565,11 +565,6 @@ def _record_failure(connection: Connection, job: Job, error: TaskError, now: flo
     if not projects.is_deleted(connection, job.project, job.task):
         projects.ensure(connection, job.project, now)
         FailedTasks(connection, job.project).record(job.task, error.code, now, job.file)
-
-
-def _forget_failure(connection: Connection, job: Job) -> None:
-    """Forget that the task failed, because it has a prediction now."""
-    FailedTasks(connection, job.project).forget([job.task])
 
 
 def _finished_round(

@@ -8,7 +8,6 @@ The rooms inside, lowest first; imports only go downwards:
 - ``xml``: the elements of a config and their attributes
 - ``visibility``: when annotators see an element
 - ``objects``: object tags, and the plain text of a task's data
-- ``page``: the words beside the data
 - ``redaction``: what models see instead of a text, and the way back
 - ``controls``: what a question needs from its control, and controls that several tags share
 - ``spans``: controls whose votes are labelled spans of a text

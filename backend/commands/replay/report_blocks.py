@@ -24,7 +24,6 @@ from backend.charts import (
     name_points,
     new_figure,
     percent_tick,
-    settle,
     short,
 )
 from backend.commands.replay.report_data import ReportData, SettingRuns
@@ -284,7 +283,7 @@ def _target_lines(axes: Axes, data: ReportData) -> None:
         )
         for delta, level in data.targets.items()
     ]
-    settle(figure)
+    figure.draw_without_rendering()
     boxes = [name.get_window_extent() for name in names]
     heights = np.array([(box.y0 + box.y1) / 2 for box in boxes])
     moved = _spread(heights, max(box.height for box in boxes) * 1.05)

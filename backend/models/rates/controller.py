@@ -2,7 +2,7 @@
 
 It does no I/O and has no clock, so that it can be stored in the ledger and simulated in tests. What it does:
 
-- Without any knowledge it limits nothing, and the processes' concurrency grows (``concurrency.py``).
+- Without any knowledge it limits nothing, and the processes' concurrency grows (``gate.py``).
 - After a refusal the model is sent 95% of what the provider accepted. From there the rate grows by 1% a
   window; it grows faster when the refused rate has been passed without a refusal.
 - If the provider refuses again at once, nobody sends anything for 1, 2 and then 4 seconds. One call then

@@ -100,6 +100,7 @@ class BatchRun:
     label: Callable[[DatasetJobs, int | None], None]
     console: Console
     wait: bool
+    pause: Callable[[float], None] = time.sleep
     _problems: dict[str, None] = field(default_factory=dict)
 
     def run(self, tasks: int) -> None:
@@ -165,7 +166,7 @@ class BatchRun:
                 return False
             if report.out or report.full:
                 seconds = _FIRST_PAUSE if moved else seconds
-                time.sleep(seconds)
+                self.pause(seconds)
                 seconds, fresh = min(seconds * _SLOWER, _LONGEST_PAUSE), True
 
     def _look(self, desk: Desk) -> DeskReport:

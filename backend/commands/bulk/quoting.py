@@ -67,10 +67,10 @@ def _table(quote: Quote) -> Table:
 
 def _lines(quote: Quote) -> Iterator[str]:
     """The quote as sentences."""
-    done = quote.tasks - quote.to_come - quote.unreadable
+    done, listed = quote.tasks - quote.to_come - quote.unreadable, of(quote.tasks, "task")
     name = short_name(quote.project)
     name = f"project {name}" if is_of_label_studio(quote.project) else name
-    yield f"{name}: {of(quote.tasks, 'task')}, {done:,} labelled, {quote.to_come:,} to come" + (
+    yield f"{name}: {listed}, {done:,} labelled, {quote.to_come:,} to come" + (
         f", {quote.unreadable:,} cannot be asked about" if quote.unreadable else ""
     )
     if quote.spent:
@@ -79,11 +79,11 @@ def _lines(quote: Quote) -> Iterator[str]:
         yield from _target_lines(quote)
         return
     if (long := quote.too_long) is not None:
-        tasks, place = of(long.tasks, "task"), f" (the first: {long.first})" if long.first else ""
+        place = f" (the first: {long.first})" if long.first else ""
         yield (
-            f"! {tasks} longer than the {long.context:,} tokens that {long.model} reads{place}: asking everyone"
-            f" costs {_dollars(long.usd)} where providers accept it, and gives no label where they refuse it;"
-            " shorten such texts, or leave them out"
+            f"! {of(long.tasks, 'task')} longer than the {long.context:,} tokens that {long.model} reads"
+            + f"{place}: asking everyone costs {_dollars(long.usd)} where providers accept it, and gives no"
+            " label where they refuse it; shorten such texts, or leave them out"
         )
     yield f"asking everyone: {_money(quote.everyone)}{_why_a_range(quote)}"
     yield f"this policy ({quote.policy}): {_money(quote.bill)}{_basis(quote)}"

@@ -75,6 +75,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop = _Loop()
         self._thread: threading.Thread | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     def start(self, *background: Coroutine[Any, Any, None]) -> None:
         """Start the thread, with coroutines that run until the loop stops."""
@@ -114,10 +115,15 @@ class LoopThread:
                 gc.enable()
         return "" if frame is None else f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}"
 
-    def call_soon(self, callback: Callable[[], None]) -> None:
+    def call_soon(self, callback: Callable[[], object]) -> None:
         """Call a function on the loop, or not at all if the loop has stopped; a signal handler may do so."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(callback)
+
+    def end_background(self) -> None:
+        """Cancel the coroutines that :meth:`start` was given."""
+        for task in self._background:
+            self.call_soon(task.cancel)
 
     def stop(self) -> None:
         """Stop the loop and cancel what runs on it; a thread that computes without end is left behind."""
@@ -130,10 +136,10 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(_report)
         # The loop holds weak references only; the list keeps these tasks alive.
-        tasks = [self.loop.create_task(coroutine) for coroutine in background]
+        self._background = [self.loop.create_task(coroutine) for coroutine in background]
         self.loop.run_forever()
         rest = asyncio.all_tasks(self.loop)
-        for task in {*rest, *tasks}:
+        for task in rest:
             task.cancel()
         self.loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
         self.loop.close()
@@ -332,6 +338,7 @@ class AnnotationProcess:
 
     def close(self) -> None:
         """Write what is queued, and stop. Let the work end first, and store paid answers."""
+        self.thread.end_background()  # or it logs that it cannot write any more
         self.writer.close()
         self.thread.stop()
         self._received.close()

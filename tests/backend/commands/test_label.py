@@ -15,8 +15,11 @@ from typing import Any, cast
 
 import pytest
 from labelling import LabelFolder, always
+from structlog.testing import capture_logs
 from whole_backend import prompt_of
 
+from backend import runtime
+from backend import settings as settings_module
 from backend.annotation.job import Job
 from backend.commands.bulk import labelling
 from backend.commands.shared.options import LabelOptions
@@ -579,3 +582,22 @@ def test_the_project_of_a_long_name_has_a_key_that_the_ledger_takes() -> None:
     keys = {LabelOptions().project(Path("x" * 150 + end)) for end in ("1.csv", "2.csv")}
     assert len(keys) == 2
     assert {LabelOptions(name=key).project(Path("in.csv")) for key in keys} == keys
+
+
+def test_a_process_that_ends_does_not_log_that_its_upkeep_cannot_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_PAUSE", 0.0)  # so upkeep writes all the time
+    with LabelFolder(tmp_path, always("Glad")) as folder, capture_logs() as logs:
+        process = AnnotationProcess(settings_module.load(folder.environment.config), folder.environment)
+        process.start()
+        close = process.writer.close
+
+        def close_and_wait() -> None:
+            close()
+            for _ in range(20):
+                assert process.thread.turns(30.0)
+
+        monkeypatch.setattr(process.writer, "close", close_and_wait)
+        process.close()
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == []

@@ -238,6 +238,25 @@ def test_items_that_are_taken_keep_their_confidences():
     )
 
 
+@pytest.mark.parametrize("sure", [None, 0.9], ids=["without confidences", "with confidences"])
+def test_a_question_with_one_label_is_decided_with_a_score_of_at_most_1(sure):
+    rng = np.random.default_rng(9)
+    rng.random((60, 3))
+    table = VotesTable(
+        ("yes",),
+        {"a": 1.0, "b": 2.0, "c": 3.0},
+        np.ones((60, 2)),
+        np.where(rng.random((60, 3)) < 0.5, -1, 0),
+        np.zeros(60, dtype=np.int64),
+        confidences=None if sure is None else np.full((60, 3), sure),
+    )
+    rng.normal(size=(60, 3))
+    trace = replay(Joint(), table, human=rng.random(60) < 0.3)
+    decided = trace.labels >= 0
+    assert decided.sum() > 40
+    assert (trace.scores[decided] <= 1.0).all()
+
+
 def topics(items=400):
     return draw_topic_texts(MODELS, items=items, topics=3, seed=0)
 

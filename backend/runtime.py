@@ -268,12 +268,12 @@ class AnnotationProcess:
         self._received = ReceivedAnswers(self.ledger)
         self._purchases = CallLedger(self.writer, clock, self._received)
         self.settlements = self._purchases.settlements
-        self.queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        self.queries = CachingPool(self.pool, self._purchases, retries=settings.retries)
+        packs = PackedPool(self.pool, self._purchases, retries=settings.retries)
         voters = Voters(self.queries, self.pool, packs, PackGuard(self.access))
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters, Examples(self.access))
-        fits, students = BackgroundFits(self._readers, clock=clock), Students(self._readers, clock=clock)
+        fits, students = BackgroundFits(self._readers), Students(self._readers)
         planner = Planner(self.states, fits, students, EarlierProjects(self.access))
         self.annotator = Annotator(
             access=self.access,

@@ -108,7 +108,7 @@ def test_label_of_a_person_that_came_first_can_be_taken_back_although_models_sai
     at_once = policy.contribution(
         plan,
         "q",
-        dict.fromkeys(PRICES, {"q": "2"}),
+        {arm: {"q": "2"} for arm in PRICES},
         "1",
         human=True,
         confidences={arm: {"q": share} for arm, share in sure.items()},

@@ -12,7 +12,7 @@ import structlog
 from backend.annotation.asking import Voters
 from backend.annotation.job import Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import JobQuestions
-from backend.annotation.replies import ModelReply
+from backend.annotation.replies import ModelReply, votes_in
 from backend.ledger import LedgerAccess, answers
 from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key
@@ -32,7 +32,8 @@ class TrialPrice:
 
     Attributes:
         answers: how many answers there are to be.
-        missing: how many of them the ledger does not hold.
+        missing: how many of them are to be bought: the ledger holds none, or one without a vote that is asked
+            for again.
         usd: the expected price of the missing ones, in $.
     """
 
@@ -91,7 +92,8 @@ class Trials:
             )
             keys = {arm: self._keys(arm, prompt) for arm in self._voters.everyone(job, prompt)}
             found = await self._stored([key for of_arm in keys.values() for key in of_arm])
-            missing = [arm for arm, of_arm in keys.items() if not found.keys() & set(of_arm)]
+            held = {arm: [found[key] for key in of_arm if key in found] for arm, of_arm in keys.items()}
+            missing = [arm for arm in keys if _asks_again(held[arm], prompt)]
             usd = sum(self._pool[arm].model.cost(prompt.for_model(arm)) for arm in missing)
             price += TrialPrice(len(keys), len(missing), usd)
         return price
@@ -165,6 +167,12 @@ class Trials:
         return {
             arm: replies.get(arm) or ModelReply({}, 0.0, code or "internal") for arm, code in down.items()
         }
+
+
+def _asks_again(held: Sequence[answers.StoredAnswer], prompt: TaskPrompt) -> bool:
+    """Whether a model with these answers to a prompt is asked it (again)."""
+    settled = any(answer.cut_off or votes_in(answer.content, prompt.questions) for answer in held)
+    return not settled and len(held) < ATTEMPTS
 
 
 def _plain_vote(question: JobQuestion, votes: Mapping[str, str]) -> str:

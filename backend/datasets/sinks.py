@@ -59,16 +59,20 @@ _Write: TypeAlias = Callable[[Result], object]
 
 
 def _cell(value: object) -> str:
-    """A value as one cell of text: objects and lists as JSON, nothing as an empty cell."""
+    """A value as one cell of text: objects and lists as JSON, nothing as an empty cell.
+
+    Lone surrogates, which JSON allows and UTF-8 does not, become question marks.
+    """
     match value:
         case None:
-            return ""
+            text = ""
         case bool():
-            return str(value).lower()
+            text = str(value).lower()
         case dict() | list():
-            return json.dumps(value, ensure_ascii=False, default=_words)
+            text = json.dumps(value, ensure_ascii=False, default=_words)
         case _:
-            return _words(value)
+            text = _words(value)
+    return text.encode(errors="replace").decode()
 
 
 def _words(value: object) -> str:
@@ -175,7 +179,7 @@ def _csv_sink(
     file: BinaryIO, columns: Columns, added: Kinds, cell: Callable[[object], str] = _cell
 ) -> Iterator[_Write]:
     """CSV in UTF-8; objects and lists are cells of JSON."""
-    text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
+    text = io.TextIOWrapper(file, "utf-8", newline="")
     names = list(dict.fromkeys([*columns.names, *added]))
     writer = csv.writer(text)
     writer.writerow(map(cell, names))

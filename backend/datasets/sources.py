@@ -268,10 +268,12 @@ def _wrong_byte(path: Path) -> CsvError | None:
             try:
                 line.decode()
             except UnicodeDecodeError as wrong:
+                file.seek(0)
+                encoding = "UTF-16" if _encoding(file.read(2)).startswith("utf-16") else "WINDOWS-1252"
                 return CsvError(
                     number,
                     f"holds the byte 0x{line[wrong.start]:02X}, which is not UTF-8",
-                    "save the file as UTF-8; on a command line: iconv -f WINDOWS-1252 -t UTF-8",
+                    f"save the file as UTF-8; on a command line: iconv -f {encoding} -t UTF-8",
                 )
     return None
 
@@ -394,7 +396,7 @@ class _JsonTasks:
                 raise _not_text(self.path) or DatasetError(
                     "is not a JSON array",
                     where=str(self.path),
-                    fix="write [task, …], or name the file *.jsonl",
+                    fix='write [task, …], as pandas does with orient="records", or name the file *.jsonl',
                 )
             file.seek(3 if file.seek(0) == 0 and file.read(3) == b"\xef\xbb\xbf" else 0)
             try:
@@ -547,6 +549,8 @@ def open_source(path: Path) -> Source:
     try:
         return _FORMATS[path.suffix.lower()](path)
     except KeyError:
+        if (foreign := _foreign_format(path)) is not None:
+            raise DatasetError(foreign[0], where=str(path), fix=foreign[1]) from None
         raise DatasetError(
             f"the ending {path.suffix!r} names no format",
             where=str(path),

@@ -149,14 +149,19 @@ class Pool:
             ConfigError: they do not; its ``where`` is the one given.
         """
         tokens = count_text(instructions) if instructions else 0
-        for name, caller in self._callers.items():
-            most = caller.model.context or _CONTEXT
-            if tokens > most - _ROOM:
-                raise ConfigError(
-                    f"the instructions take {tokens:,} tokens, and {name} reads {most:,} at most",
-                    where=where,
-                    fix="shorten them, take the model out of the pool, or set project_instructions: false",
-                )
+        name, most = self.shortest_context
+        if tokens > most - _ROOM:
+            raise ConfigError(
+                f"the instructions take {tokens:,} tokens, and {name} reads {most:,} at most",
+                where=where,
+                fix="shorten them, take the model out of the pool, or set project_instructions: false",
+            )
+
+    @property
+    def shortest_context(self) -> tuple[str, int]:
+        """The model that reads the shortest prompts, and their tokens, as far as that is known."""
+        contexts = {name: caller.model.context or _CONTEXT for name, caller in self._callers.items()}
+        return min(contexts.items(), key=lambda each: each[1])
 
     @property
     def waits(self) -> list[Wait]:

@@ -73,6 +73,8 @@ class JobTally:
         shared: what the prompts of these tasks have in common, summed over the tasks.
         own: the tokens of these tasks themselves, in a prompt with others.
         unpackable: the input tokens of the other tasks.
+        too_long: how many tasks have a prompt that is longer than the context window of a model.
+        too_long_input: the input tokens of these prompts.
     """
 
     listed: int = 0
@@ -85,6 +87,8 @@ class JobTally:
     shared: int = 0
     own: int = 0
     unpackable: int = 0
+    too_long: int = 0
+    too_long_input: int = 0
 
     def add(self, pool: Pool, job: Job, questions: Sequence[JobQuestion]) -> None:
         """Count one task that is to come; ``listed`` is left as it is.
@@ -94,11 +98,14 @@ class JobTally:
         """
         count = pool[pool.names[0]].model.count
         stages = asked_together(questions)
-        alone = sum(count(prompt_messages(stage, job.settings.instructions)) for stage in stages)
+        prompts = [count(prompt_messages(stage, job.settings.instructions)) for stage in stages]
+        alone, long = sum(prompts), [tokens for tokens in prompts if tokens > pool.shortest_context[1]]
         answer = {question.name: next(iter(question.options), "") for question in questions}
         self.tasks += 1
         self.prompts += len(stages)
         self.input += alone
+        self.too_long += bool(long)
+        self.too_long_input += sum(long)
         self.answers += count([{"role": "assistant", "content": json.dumps(answer)}])
         packs = [packed_task(stage, job.settings.instructions) for stage in stages]
         packed = [pack for pack in packs if pack is not None]
@@ -252,6 +259,35 @@ class QuoteEvidence:
     replayable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class LongTasks:
+    """The tasks whose prompts are longer than the context window of ``model``, which is ``context`` tokens.
+
+    ``usd`` is the price of asking every model about them; ``first`` says where the first one is, if known.
+    """
+
+    tasks: int
+    model: str
+    context: int
+    usd: float
+    first: str | None = None
+
+
+def long_tasks(
+    tally: JobTally, pool: Pool, models: Sequence[ModelSettings], now: Mapping[str, AskingMode]
+) -> LongTasks | None:
+    """The tasks that are too long for a model; ``None`` without any."""
+    if not tally.too_long:
+        return None
+    usd = sum(
+        _prices_of(pool, model, now[model.name]).cost(
+            tally.too_long_input * _meter_of(pool, model, now[model.name]).factor, 0.0
+        )
+        for model in models
+    )
+    return LongTasks(tally.too_long, *pool.shortest_context, usd)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Quote:
     """What the tasks of a job that have no label yet will cost."""
@@ -271,6 +307,7 @@ class Quote:
     spent_by_job: Annotated[float, _named("spent_by_job_usd")] = 0.0
     target: TargetQuote | None = None
     student: bool = False
+    too_long: LongTasks | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""

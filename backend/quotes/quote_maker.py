@@ -31,6 +31,7 @@ from backend.quotes.quote import (
     asking_now,
     label_price,
     levers,
+    long_tasks,
     model_quote,
 )
 from backend.runtime import AnnotationProcess
@@ -291,6 +292,7 @@ class QuoteMaker:
     Attributes:
         tally: what was counted so far.
         example: a counted task with as many open questions as any; ``None`` before there is one.
+        too_long: the number of the first counted task that is too long for a model; ``None`` without any.
     """
 
     def __init__(
@@ -305,6 +307,7 @@ class QuoteMaker:
         self._questions: Sequence[JobQuestion] = ()
         self.tally = tally or JobTally()
         self.example: Job | None = None
+        self.too_long: int | None = None
 
     def count(self, jobs: Sequence[Job], below: float = ALL) -> None:
         """Count some tasks; they are looked up in the ledger together.
@@ -329,6 +332,8 @@ class QuoteMaker:
             known = {**decided, **earlier} if held.keeps(earlier) else decided
             if missing := _to_come(questions, known):
                 self.tally.add(self._process.pool, job, missing)
+                if self.tally.too_long and self.too_long is None:
+                    self.too_long = job.task
                 self._note(job, missing)
 
     def _earlier(self, connection: Connection, jobs: Sequence[Job], below: float) -> HeldLabels:
@@ -388,6 +393,7 @@ class QuoteMaker:
             spent_by_job=of_job,
             target=None if target is None else self._target(target, models, now),
             student=_student_votes(settings, self._questions),
+            too_long=long_tasks(tally, pool, settings.models, now),
         )
 
     def _target(

@@ -28,6 +28,7 @@ from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
 from backend.questions import ConfigQuestion
 from backend.runtime import AnnotationProcess
+from backend.server.status.formats import of
 from backend.server.status.missing import Ending, Missing, missing_of
 from backend.server.status.work import SAME_COMMAND
 from backend.settings import Settings
@@ -82,7 +83,7 @@ class RunCounts:
         """A line with what was done, and a line for each problem that may need action."""
         lines = [
             f"{self.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
-            f" before ({self.rows:,} rows); the project has cost ${spent:.4f}"
+            f" before ({of(self.rows, 'row')}); the project has cost ${spent:.4f}"
         ]
         if self.out_of_money:
             lines.append("the budget does not cover the next task: raise it, and run the same command again")

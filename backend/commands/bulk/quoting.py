@@ -67,10 +67,10 @@ def _table(quote: Quote) -> Table:
 
 def _lines(quote: Quote) -> Iterator[str]:
     """The quote as sentences."""
-    done = quote.tasks - quote.to_come - quote.unreadable
+    done, listed = quote.tasks - quote.to_come - quote.unreadable, of(quote.tasks, "task")
     name = short_name(quote.project)
     name = f"project {name}" if is_of_label_studio(quote.project) else name
-    yield f"{name}: {quote.tasks:,} tasks, {done:,} labelled, {quote.to_come:,} to come" + (
+    yield f"{name}: {listed}, {done:,} labelled, {quote.to_come:,} to come" + (
         f", {quote.unreadable:,} cannot be asked about" if quote.unreadable else ""
     )
     if quote.spent:
@@ -78,6 +78,13 @@ def _lines(quote: Quote) -> Iterator[str]:
     if not quote.to_come:
         yield from _target_lines(quote)
         return
+    if (long := quote.too_long) is not None:
+        place = f" (the first: {long.first})" if long.first else ""
+        yield (
+            f"! {of(long.tasks, 'task')} longer than the {long.context:,} tokens that {long.model} reads"
+            + f"{place}: asking everyone costs {_dollars(long.usd)} where providers accept it, and gives no"
+            " label where they refuse it; shorten such texts, or leave them out"
+        )
     yield f"asking everyone: {_money(quote.everyone)}{_why_a_range(quote)}"
     yield f"this policy ({quote.policy}): {_money(quote.bill)}{_basis(quote)}"
     if quote.student and quote.evidence.rounds:
@@ -261,15 +268,17 @@ def _counted_quote(
     """Count the tasks that have no label yet, and say what they will cost. Spends nothing."""
     batched = frozenset() if jobs.batching is None else jobs.batching.models
     maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), tasks.first_rows()
-    levels = ScoreLevels()
+    levels, place = ScoreLevels(), None
     with progress_bar(console, "counting tokens", tasks.tasks, transient=True) as advance:
         while some := list(islice(remaining, AT_ONCE)):
             maker.count(list(_without_held(jobs, some, levels, maker.tally)))
+            place = place or next((task.row.place for task in some if task.number == maker.too_long), None)
             advance(len(some))
     if held := levels.tasks[ALL]:
         _print_held(console, held, levels, jobs.held.below, _cost_of_a_task(jobs))
     with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
-        return maker.quote(advance, target)
+        quote = maker.quote(advance, target)
+    return replace(quote, too_long=quote.too_long and replace(quote.too_long, first=place))
 
 
 def _without_held(

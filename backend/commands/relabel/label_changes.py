@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backend.annotation.job_questions import is_below
 from backend.commands.bulk.dataset_jobs import ScoreLevels
+from backend.commands.shared.arguments import listed
 from backend.errors import ConfigError
 from backend.learning.label_schemes import Concern, Transition
 from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
@@ -100,7 +101,7 @@ class _Fates:
         parts: dict[str, dict[str, list[str]]] = {}
         for text in self._wanted.splits:
             old, new = self._split("--split", text)
-            names = [part.strip() for part in new.split(",") if part.strip()]
+            names = listed(new)
             if len({*names}) < 2:
                 raise ConfigError(f"{text!r} is not old=a,b", where="--split", fix="name two parts or more")
             control = self._control("--split", text, [old])
@@ -157,7 +158,7 @@ class _Fates:
         known = {label for labels in self._labels.values() for label in labels}
         if text in known:
             return [text]
-        return [part.strip() for part in text.split(",") if part.strip()]
+        return listed(text)
 
     def _control(self, option: str, text: str, sources: Sequence[str]) -> str:
         having = [name for name, labels in self._labels.items() if {*sources} <= {*labels}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import math
 import sys
@@ -104,7 +105,10 @@ _LabelConfigFile: TypeAlias = Annotated[
     Path | None, typer.Option("--label-config", help="The label config, an XML file.")
 ]
 _Labels: TypeAlias = Annotated[
-    str | None, typer.Option("--labels", help="Instead of a label config: the labels, with commas.")
+    str | None,
+    typer.Option(
+        "--labels", help="Instead of a label config: labels, with commas; one that has any, in quotes."
+    ),
 ]
 _TextColumn: TypeAlias = Annotated[
     str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
@@ -284,7 +288,7 @@ class TasksOf:
             label_config=None
             if self.label_config is None
             else read_text(self.label_config, "--label-config"),
-            labels=[text.strip() for text in (self.labels or "").split(",") if text.strip()],
+            labels=listed(self.labels or ""),
             text_column=self.text_column,
             ordered=self.ordered,
             id_column=self.id_column,
@@ -375,6 +379,16 @@ def read_text(path: Path, option: str) -> str:
         raise ConfigError(
             f"{path} cannot be read: {type(error).__name__}", where=option, fix="check the path"
         ) from None
+
+
+def listed(text: str) -> list[str]:
+    """The names in a list with commas; quotes are around a name that has one.
+
+    >>> listed('good, "bad, or worse"')
+    ['good', 'bad, or worse']
+    """
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    return [name.strip() for row in rows for name in row if name.strip()]
 
 
 _Number = TypeVar("_Number", int, float)

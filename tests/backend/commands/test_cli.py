@@ -16,6 +16,8 @@ from command_line import called
 from server_process import child, run_cli
 from sqlalchemy import create_engine, text
 
+from backend.commands.shared.arguments import listed
+
 HEAVY = ("torch", "litellm", "sentence_transformers", "transformers", "label_studio_sdk", "scipy", "flask")
 SECRET = "sk-never-to-be-printed-4711"
 
@@ -257,3 +259,17 @@ def test_a_mistake_in_the_config_is_reported_before_anything_slow_is_imported(tm
             [sys.executable, "-c", code, command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.stdout == "did you mean joint? []\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("Positive, Negative", ["Positive", "Negative"]),
+        ('"bad, or worse", good', ["bad, or worse", "good"]),
+        ('bad,"so ""good"""', ["bad", 'so "good"']),
+        ('so "good",bad\n', ['so "good"', "bad"]),
+        ("", []),
+    ],
+)
+def test_a_label_with_a_comma_stands_in_quotes(text: str, labels: list[str]) -> None:
+    assert listed(text) == labels

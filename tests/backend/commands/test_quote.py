@@ -445,3 +445,22 @@ def test_a_pilot_is_advised_where_it_would_narrow_the_quote(
             folder.label(sample=2, yes=True)
         _print_quote(folder.console, quote(folder))
         assert ("--pilot 200 narrows it" in folder.console.file.getvalue()) == advised  # type: ignore[attr-defined]
+
+
+def test_a_text_longer_than_a_model_reads_is_named_with_its_line_and_price_before_anything_is_spent(
+    tmp_path: Path,
+) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table("lovely", "gloomy " * 130_000, "gloomy")
+        said = quote(folder)
+    [warning] = [line for line in lines(said, width=400) if line.startswith("!")]
+    assert warning.startswith("! 1 task longer than the 128,000 tokens that red reads (the first: line 3): ")
+    assert said.too_long is not None
+    assert said.too_long.usd == pytest.approx(said.everyone.low, rel=0.01)
+    assert Quote.of_json(said.to_json()).too_long == said.too_long
+
+
+def test_no_text_that_fits_is_called_too_long(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, billed) as folder:
+        folder.table("gloomy " * 20_000)
+        assert quote(folder).too_long is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,18 @@ def test_the_present_answers_and_those_tried_before_are_not_bought_again(folder:
     assert folder.server.count() - before == 2 * 10
     assert tried(folder).paid == 0.0
     assert folder.server.count() - before == 2 * 10
+
+
+def test_the_quote_counts_the_attempts_that_are_left_where_no_answer_gave_a_vote(folder: LabelFolder) -> None:
+    folder.server.script = lambda body: Reply.says("No idea") if body["model"] == "red" else told(body)
+    tried(folder)  # the answers of red to the new text are none
+    for left in (10, 10, 0):
+        before = folder.server.count()
+        tried(folder)
+        bought = re.findall(
+            r"new text: 20 answers about 10 tasks, (\d+) to buy", folder.console.file.getvalue()
+        )  # type: ignore[attr-defined]
+        assert (int(bought[-1]), folder.server.count() - before) == (left, left)
 
 
 def test_what_was_tried_counts_when_the_text_is_adopted(folder: LabelFolder) -> None:

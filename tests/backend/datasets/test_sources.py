@@ -215,6 +215,39 @@ def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: s
     assert "iconv" in str(refused.value.fix)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_the_cure_of_json_in_utf_16_converts_from_utf_16(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes('[{"text": "café"},\n{}]'.encode("utf-16"))
+    with pytest.raises(DatasetError) as refused:
+        list(open_source(tmp_path / name).rows())
+    assert "iconv -f UTF-16 -t UTF-8" in str(refused.value.fix)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "cure"),
+    [("a.csv.gz", b"\x1f\x8b\x08", "gunzip"), ("a.xlsx", b"PK\x03\x04", "CSV UTF-8")],
+)
+def test_an_unknown_ending_of_a_known_format_gets_the_cure_of_that_format(
+    tmp_path: Path, name: str, first: bytes, cure: str
+) -> None:
+    (tmp_path / name).write_bytes(first)
+    with pytest.raises(DatasetError) as refused:
+        open_source(tmp_path / name)
+    assert cure in str(refused.value.fix)
+    assert "ending" not in refused.value.message
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path, ending: str) -> None:
+    row = {"text": "half \ud800", "list": ["\udfff"]}
+    columns, path = Columns(), tmp_path / f"out.{ending}"
+    columns.add(row)
+    with open_sink(path, columns, {}) as write:
+        write(Result(row, {}, {}, []))
+    [written] = [row.data for row in open_source(path).rows()]
+    assert written == {"text": "half ?", "list": '["?"]'}
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.tsv"])
 def test_a_compressed_file_is_called_so(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b"text"))

@@ -17,9 +17,11 @@ import pytest
 from answer_users import ANSWER_USERS
 from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
+from structlog.testing import capture_logs
 
 from backend.errors import (
     BudgetExhaustedError,
+    LedgerError,
     ModelTimeoutError,
     RejectedError,
     StoppingError,
@@ -428,6 +430,34 @@ def test_the_claim_of_a_slow_call_is_renewed(processes: Processes, monkeypatch: 
 
     asked, first, second = asyncio.run(ask())
     assert (asked, first.content, second.cost) == (1, second.content, 0.0)
+
+
+def test_while_the_ledger_is_down_no_renewal_is_logged_as_failed(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger itself logs that it is down, once."""
+    monkeypatch.setattr(call_ledger, "LEASE", 0.0)
+    processes.pool()
+    run, failures = processes.writers[0].run, iter([LedgerError("read-only", temporary=True)] * 2)
+
+    async def renew() -> None:
+        renewed = asyncio.Event()
+
+        async def failing(function: Callable[[Connection], Any]) -> Any:
+            for failure in failures:
+                raise failure
+            result = await run(function)
+            renewed.set()
+            return result
+
+        monkeypatch.setattr(processes.writers[0], "run", failing)
+        keeper = asyncio.create_task(processes.calls[0].renew_claims())
+        await asyncio.wait_for(renewed.wait(), 30.0)
+        keeper.cancel()
+
+    with capture_logs() as logged:
+        asyncio.run(renew())
+    assert logged == []
 
 
 def test_a_reservation_is_kept_while_its_process_lives_and_lost_soon_after(

@@ -137,6 +137,8 @@ class LoopThread:
         self.loop.set_exception_handler(_report)
         # The loop holds weak references only; the list keeps these tasks alive.
         self._background = [self.loop.create_task(coroutine) for coroutine in background]
+        for task in self._background:
+            task.add_done_callback(_report_end)
         self.loop.run_forever()
         rest = asyncio.all_tasks(self.loop)
         for task in rest:
@@ -149,6 +151,13 @@ def _report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error that nobody waits for, without its text and traceback, which may quote a task."""
     error = context.get("exception")
     _log.error("late_failure", reason=context.get("message"), kind=type(error).__name__)
+
+
+def _report_end(task: asyncio.Task[None]) -> None:
+    """Log that background work has failed, which nobody awaits: a restart brings it back."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        name = task.get_coro().__qualname__  # type: ignore[union-attr]
+        _log.error("background_work_ended", work=name, kind=type(error).__name__, fix="restart the process")
 
 
 _PAUSE = 60.0
@@ -274,12 +283,12 @@ class AnnotationProcess:
         self._received = ReceivedAnswers(self.ledger)
         self._purchases = CallLedger(self.writer, clock, self._received)
         self.settlements = self._purchases.settlements
-        self.queries = CachingPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
-        packs = PackedPool(self.pool, self._purchases, retries=settings.retries, clock=clock)
+        self.queries = CachingPool(self.pool, self._purchases, retries=settings.retries)
+        packs = PackedPool(self.pool, self._purchases, retries=settings.retries)
         voters = Voters(self.queries, self.pool, packs, PackGuard(self.access))
         images = Images(environment.label_studio_url, environment.label_studio_api_key)
         self.questions = JobQuestions(self.embedder, images, voters, Examples(self.access))
-        fits, students = BackgroundFits(self._readers, clock=clock), Students(self._readers, clock=clock)
+        fits, students = BackgroundFits(self._readers), Students(self._readers)
         planner = Planner(self.states, fits, students, EarlierProjects(self.access))
         self.annotator = Annotator(
             access=self.access,

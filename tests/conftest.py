@@ -42,31 +42,23 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
 
 
-class _OneOfEach(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Give each process whole files, and all files that need what takes long to start to the same one."""
+class _OneEmbedder(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Give each process whole files, and one all that need the packaged embedder, whose import is slow."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
-        return _slow_start(self.config.rootpath / file) or file
-
-
-_SLOW_STARTS = {
-    "Label Studio": re.compile("from label_studio import"),
-    # the libraries of the packaged embedder take six seconds
-    "an embedder": re.compile("packaged=True|Embedder\\(|embedder=str"),
-}
+        return "an embedder" if _needs_embedder(self.config.rootpath / file) else file
 
 
 @functools.cache
-def _slow_start(file: Path) -> str | None:
-    """What the tests of a file need that takes long to start."""
+def _needs_embedder(file: Path) -> bool:
     text = file.read_text("utf-8") if file.exists() else ""
-    return next((name for name, pattern in _SLOW_STARTS.items() if pattern.search(text)), None)
+    return re.search("packaged=True|Embedder\\(|embedder=str", text) is not None
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
-    return _OneOfEach(config, log)
+    return _OneEmbedder(config, log)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -115,8 +115,7 @@ def test_the_job_runs_a_command_that_camvo_has() -> None:
 
 def test_pods_and_images_run_as_the_same_user() -> None:
     [user] = re.findall(r"^USER (\d+)$", (ROOT / "Dockerfile").read_text(), re.M)
-    jobs = manifests("kubernetes/migrate")["Job"]["spec"]["template"]["spec"]
-    assert {spec["securityContext"]["runAsUser"] for spec in (pod(), jobs)} == {int(user)}
+    assert {spec["securityContext"]["runAsUser"] for spec in specs()} == {int(user)}
 
 
 def test_each_probe_asks_for_something_that_is_served_without_credentials(tmp_path: Path) -> None:
@@ -162,10 +161,21 @@ def test_every_variable_is_one_that_camvo_reads_and_every_secret_is_by_reference
     assert all("secretKeyRef" in variables[name]["valueFrom"] for name in variables.keys() - plain)
 
 
-@pytest.mark.parametrize("folder", ["kubernetes", "kubernetes/migrate"])
-def test_containers_have_no_privileges_and_a_read_only_root(folder: str) -> None:
-    found = manifests(folder)
-    spec = found["Deployment" if folder == "kubernetes" else "Job"]["spec"]["template"]["spec"]
+def specs() -> Iterator[dict[str, Any]]:
+    """The pods of the deployment and of the job."""
+    yield pod()
+    yield manifests("kubernetes/migrate")["Job"]["spec"]["template"]["spec"]
+
+
+def test_no_pod_gets_the_variables_that_kubernetes_makes_of_a_service() -> None:
+    """Those of the service ``camvo`` have the names of ours: ``CAMVO_PORT`` is an address there."""
+    made = f"{manifests()['Service']['metadata']['name']}_port".upper()
+    assert made in {f"CAMVO_{name.upper()}" for name in Environment.model_fields}
+    assert [spec["enableServiceLinks"] for spec in specs()] == [False, False]
+
+
+@pytest.mark.parametrize("spec", [*specs()], ids=["deployment", "job"])
+def test_containers_have_no_privileges_and_a_read_only_root(spec: dict[str, Any]) -> None:
     assert spec["securityContext"]["runAsNonRoot"] is True
     for each in spec["containers"]:
         assert each["securityContext"] == {

@@ -102,7 +102,7 @@ class Desk:
             if self._sending:
                 sending = sorted(self._sending)
                 try:
-                    await self._writer.run(partial(self._renew, sending))
+                    await self._writer.persist(partial(self._renew, sending))
                 except LedgerError as error:
                     _log.error("leases_not_renewed", code=error.code, reason=str(error))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from sqlalchemy import Connection
@@ -53,7 +54,7 @@ class Allowances:
     """Divides what is left of a budget among the tasks that are left. Used from one event loop only."""
 
     def __init__(self, access: LedgerAccess) -> None:
-        self._reads, self._clock = GroupedReads.of_equals(access, self._left), access.clock
+        self._reads = GroupedReads.of_equals(access, self._left)
         self._finished: dict[str, tuple[float, int]] = {}
 
     async def allowance(self, policy: Policy, job: Job, costs: Mapping[str, float]) -> float:
@@ -88,11 +89,11 @@ class Allowances:
 
     def _count_finished(self, connection: Connection, project: str) -> int:
         counted_at, finished = self._finished.get(project, (-math.inf, 0))
-        if not 0.0 <= self._clock() - counted_at <= _SECONDS:
+        if monotonic() - counted_at > _SECONDS:
             # Tasks that are asked about again because labels have changed are not finished.
             epochs = _epochs_of_labels_now(connection, project)
             finished = ProjectRounds(connection, project).count_tasks(epochs)
-            self._finished[project] = (self._clock(), finished)
+            self._finished[project] = (monotonic(), finished)
         return finished
 
 

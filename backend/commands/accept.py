@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from backend.label_studio.client import PAGE, Client
 from backend.learning.projects import stored_questions
 from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
-from backend.ledger.database.statements import portions
+from backend.ledger.database.statements import now, portions
 from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound
 from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
@@ -135,7 +135,6 @@ class Acceptance:
     evidence: Evidence
     above: float
     uncertified: bool
-    clock: Callable[[], float]
 
     def chosen(self) -> tuple[list[int], Counter[str]]:
         """Return the tasks to accept, in ascending order, and how many are left out, by reason."""
@@ -206,13 +205,13 @@ class Acceptance:
         return [stored for stored in task["predictions"] if stored["model_version"] == self.model_version]
 
     def _note(self, tasks: Sequence[int]) -> None:
-        now = self.clock()
         with self.ledger.write() as connection:
-            accepted = [self._record(task, self.evidence.decided[task], now) for task in tasks]
+            at = now(connection)
+            accepted = [self._record(task, self.evidence.decided[task], at) for task in tasks]
             AcceptedTasks(connection, self.key).store(accepted)
 
-    def _record(self, task: int, decided: _Decided, now: float) -> Accepted:
-        return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, now)
+    def _record(self, task: int, decided: _Decided, at: float) -> Accepted:
+        return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, at)
 
     def _note_annotations(self, tasks: Sequence[int]) -> int:
         """Note the annotations that Label Studio made; forget tasks of which it made none."""

@@ -340,8 +340,6 @@ def accept(  # noqa: PLR0917 - a command's options
 
     Example: camvo accept --project 1 --above 0.95
     """
-    import time  # noqa: PLC0415 - with its only user
-
     from backend import settings  # noqa: PLC0415 - keeps the help fast
     from backend.commands import accept as acceptance  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415
@@ -365,7 +363,7 @@ def accept(  # noqa: PLR0917 - a command's options
         if not uncertified:
             known.require_certificate(above)
         run = acceptance.Acceptance(
-            client, ledger, project, key, loaded.model_version, known, above, uncertified, time.time
+            client, ledger, project, key, loaded.model_version, known, above, uncertified
         )
         tasks, left = run.chosen()
         count = len(tasks) if dry_run else run.accept(tasks)

@@ -70,7 +70,7 @@ class Examples:
     def __init__(self, access: LedgerAccess) -> None:
         self._ledger = access.ledger
         self._cache: FitCache[_LabelledTasks] = FitCache(
-            access.readers, clock=access.clock, most=_MOST, failure="examples_not_read"
+            access.readers, most=_MOST, failure="examples_not_read"
         )
 
     async def current(self, key: StateKey) -> _LabelledTasks:

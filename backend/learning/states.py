@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from time import monotonic, perf_counter
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
@@ -53,7 +53,6 @@ _NEWS = 1.05
 after :data:`SNAPSHOT_EVERY` events. What came later is read from the events (:func:`latest_findings`)."""
 
 _T = TypeVar("_T")
-_Clock = Callable[[], float]
 
 _log = structlog.get_logger(__name__)
 
@@ -117,11 +116,11 @@ class States:
         async with copy.turn:
             if copy.caught_up > arrived:  # somebody began to read after this call
                 return copy.state
-            if copy.sequence == 0 or not 0.0 <= self._access.clock() - copy.read_at < _IDLE:
+            if copy.sequence == 0 or monotonic() - copy.read_at >= _IDLE:
                 await self._restore(key, copy)
             begun = copy.begun = copy.begun + 1
             await self._catch_up(key, copy)
-            copy.read_at = self._access.clock()
+            copy.read_at = monotonic()
             while (restart := copy.state.restart_due()) is not None:
                 await self._append(key, copy, restart)
                 await self._catch_up(key, copy)
@@ -288,8 +287,8 @@ class _Kept(Generic[_T]):
 class FitCache(Generic[_T]):
     """The latest fits, by question and kind. Used from one event loop only."""
 
-    def __init__(self, workers: Executor, *, clock: Callable[[], float], most: int, failure: str) -> None:
-        self._workers, self._clock, self._most, self._failure = workers, clock, most, failure
+    def __init__(self, workers: Executor, *, most: int, failure: str) -> None:
+        self._workers, self._most, self._failure = workers, most, failure
         self._latest: dict[tuple[StateKey, Hashable], _Kept[_T]] = {}
         self._under_way: dict[tuple[StateKey, Hashable], asyncio.Task[_T]] = {}
 
@@ -301,11 +300,10 @@ class FitCache(Generic[_T]):
     def is_old(self, key: StateKey, kind: Hashable = None, *, pauses: float = math.inf) -> bool:
         """Whether the latest fit may be out of date.
 
-        That is so after :data:`PAUSE`, or after ``pauses`` times as long as the fit took, if that is shorter;
-        also once the clock was set back, or nothing would be learnt until it has caught up.
+        That is so after :data:`PAUSE`, or after ``pauses`` times as long as the fit took, if that is shorter.
         """
         kept = self._latest[key, kind]
-        return not 0.0 <= self._clock() - kept.started_at < min(pauses * kept.seconds, PAUSE)
+        return monotonic() - kept.started_at >= min(pauses * kept.seconds, PAUSE)
 
     def start(self, key: StateKey, fit: Callable[[], _T], kind: Hashable = None) -> asyncio.Task[_T]:
         """Start a fit, or return the one under way. Shield the task: others may await it too."""
@@ -317,8 +315,8 @@ class FitCache(Generic[_T]):
 
     async def _run(self, key: StateKey, fit: Callable[[], _T], kind: Hashable) -> _T:
         def timed() -> _Kept[_T]:
-            started_at, started = self._clock(), time.perf_counter()
-            return _Kept(fit(), started_at, time.perf_counter() - started)
+            started_at, started = monotonic(), perf_counter()
+            return _Kept(fit(), started_at, perf_counter() - started)
 
         kept = await asyncio.get_running_loop().run_in_executor(self._workers, timed)
         self._latest.pop((key, kind), None)
@@ -332,7 +330,7 @@ class FitCache(Generic[_T]):
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(self._failure, project=key.project, control=key.control, kind=type(error).__name__)
             if (kept := self._latest.get((key, kind))) is not None:  # not again before the next pause is over
-                self._latest[key, kind] = replace(kept, started_at=self._clock())
+                self._latest[key, kind] = replace(kept, started_at=monotonic())
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,8 +342,8 @@ class _Fitted:
 class BackgroundFits:
     """The fits of the kept rounds, by question. Used from one event loop only."""
 
-    def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
-        self._cache: FitCache[_Fitted] = FitCache(workers, clock=clock, most=COPIES, failure="not_studied")
+    def __init__(self, workers: Executor) -> None:
+        self._cache: FitCache[_Fitted] = FitCache(workers, most=COPIES, failure="not_studied")
 
     async def current(self, key: StateKey, data: FitData, *, now: bool = False) -> Fit:
         """The latest fit of a question; awaits a fit only if the question has none of this kind yet.
@@ -382,10 +380,8 @@ class _Taught:
 class Students:
     """The latest student of each question. Used from one event loop only."""
 
-    def __init__(self, workers: Executor, *, clock: Callable[[], float]) -> None:
-        self._cache: FitCache[_Taught] = FitCache(
-            workers, clock=clock, most=COPIES, failure="student_not_taught"
-        )
+    def __init__(self, workers: Executor) -> None:
+        self._cache: FitCache[_Taught] = FitCache(workers, most=COPIES, failure="student_not_taught")
 
     def current(self, key: StateKey, lessons: Lessons) -> Student | None:
         """The latest student; ``None`` before the first. Nobody waits for a student.
@@ -420,7 +416,7 @@ class Scorers:
     def __init__(self, access: LedgerAccess) -> None:
         self._ledger = access.ledger
         self._cache: FitCache[_FittedScorer] = FitCache(
-            access.readers, clock=access.clock, most=_MOST, failure="scores_not_fitted"
+            access.readers, most=_MOST, failure="scores_not_fitted"
         )
 
     async def current(self, key: StateKey, arms: Sequence[str], labels: Sequence[str]) -> Scorer:
@@ -493,7 +489,7 @@ class EarlierProjects:
         """
         known, rounds, dimension = state.earlier, state.rounds, state.dimension
         first = key not in self._checked
-        if not first and (not known.lessons or 0.0 <= self._access.clock() - self._checked[key] < _CHECK):
+        if not first and (not known.lessons or monotonic() - self._checked[key] < _CHECK):
             return False
         begins = rounds == 0 and not known.lessons
         if not known.lessons and not (begins and wanted):
@@ -506,7 +502,7 @@ class EarlierProjects:
             return lessons.of_kind(kind, key.project) if begins else known.without(lessons.forgotten())
 
         earlier = await self._access.read(right)
-        self._checked[key] = self._access.clock()
+        self._checked[key] = monotonic()
         if earlier == known:
             return False
         append = partial(_append, key=key, earlier=earlier, dimension=dimension, first=begins)

@@ -261,12 +261,15 @@ def _storable(content: str) -> str:
 
 
 _rates = tables.model_rates
-_RATE_STATE = select(_rates.c.state).where(_rates.c.model == bindparam("of"))
+_RATE_STATE = select(_rates.c.state).where(
+    _rates.c.model == bindparam("of"), _rates.c.updated_at <= bindparam("until")
+)
 
 
-def read_rates(connection: Connection, model: str) -> dict[str, Any] | None:
-    """Return the stored state of a model's rates; ``None`` if there is none."""
-    state: dict[str, Any] | None = connection.execute(_RATE_STATE, {"of": model}).scalar_one_or_none()
+def read_rates(connection: Connection, model: str, until: float) -> dict[str, Any] | None:
+    """Return the state of a model's rates that was stored until a time; ``None`` if there is none."""
+    found = {"of": model, "until": until}
+    state: dict[str, Any] | None = connection.execute(_RATE_STATE, found).scalar_one_or_none()
     return state
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, case, delete, insert, or_, select, update
@@ -76,8 +76,8 @@ def _is_hidden(process: int) -> bool:
 class Contacts:
     """When this process last reached the ledger.
 
-    A process that is back after an outage takes over no claim for a while: the claim's owner could not renew
-    it either, and may hold an answer that is not stored yet.
+    After an outage, and after the ledger's clock was set forward, a process takes over no claim for a lease:
+    the claim's owner could not renew it in time, and may hold an answer that is not stored yet.
 
     Args:
         lease: seconds until a claim expires unless it is renewed.
@@ -87,17 +87,16 @@ class Contacts:
         self._lease = lease
         self._last = self._back = -math.inf
 
-    def note(self) -> None:
-        """Record that the ledger has been reached."""
-        at = time.monotonic()
+    def note(self, at: float) -> None:
+        """Record that the ledger has been reached, at a time of its clock."""
         if math.isfinite(self._last) and at - self._last > 2 / 3 * self._lease:
-            self._back = at
+            self._back = monotonic()
         self._last = at
 
     @property
-    def grace(self) -> float:
-        """Seconds for which expired claims of other owners are not taken over."""
-        return self._lease if time.monotonic() - self._back < self._lease else 0.0
+    def lasting(self) -> bool:
+        """Whether others have had the time to renew their claims; those that have expired are free then."""
+        return monotonic() - self._back >= self._lease
 
 
 _claims = tables.claims
@@ -162,14 +161,14 @@ class Claims:
 
     connection: Connection
 
-    def acquire(self, key: str, owner: str, seconds: float, *, grace: float = 0.0) -> Claim | None:
+    def acquire(self, key: str, owner: str, seconds: float, *, expires: bool = True) -> Claim | None:
         """Claim the right to request an answer, for ``seconds``.
 
         Args:
             key: the key under which the answer will be stored.
             owner: the process.
             seconds: time until the claim expires.
-            grace: seconds for which an expired claim of another owner is still left alone.
+            expires: whether an expired claim of another owner is taken over.
 
         Returns:
             The claim if ``owner`` holds it now: it was free, had expired, was held by this owner already, or
@@ -182,7 +181,12 @@ class Claims:
         if not holder and find_by_key(self.connection, [key]):
             return None  # this transaction has ended the claims of the process that received it
         at = now(self.connection)
-        row = {"key": key, "owner": owner, "expires_at": at + seconds, "expired": at - grace}
+        row = {
+            "key": key,
+            "owner": owner,
+            "expires_at": at + seconds,
+            "expired": at if expires else -math.inf,
+        }
         held = self.connection.execute(_ACQUIRE, row).first()
         return None if held is None else Claim(held.call)
 

@@ -367,7 +367,7 @@ class Counting:
         scores: how many labels stayed and got another score.
         score_before: the mean score of what was counted, before.
         score_after: its mean score by this counting.
-        created_at: unix seconds.
+        created_at: when it began to read votes, unix seconds.
     """
 
     number: int

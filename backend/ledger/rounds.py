@@ -638,9 +638,18 @@ class IncompleteRounds:
         )
 
 
-def set_missing(connection: Connection, round_id: int, missing: Mapping[str, str]) -> None:
-    """Record which arms' votes a round still lacks: arm → the code of the reason."""
-    before = connection.scalars(select(_table.c.missing).where(_table.c.id == round_id)).one_or_none() or {}
-    come = update(_votes).where(_votes.c.round_id == round_id, _votes.c.model.in_(before.keys() - missing))
-    connection.execute(come.values(failure=None))
+def set_missing(
+    connection: Connection, round_id: int, missing: Mapping[str, str], ended: Mapping[str, str | None]
+) -> None:
+    """Record which arms' votes a round still lacks, and how asking again for such votes has ended.
+
+    Args:
+        connection: a write transaction.
+        round_id: the round.
+        missing: arm → the code of the reason, for the votes that it lacks and may still get.
+        ended: arm → the code of the reason why it gave no vote, ``None`` if it has voted now.
+    """
+    for arm, code in ended.items():
+        asked = update(_votes).where(_votes.c.round_id == round_id, _votes.c.model == arm)
+        connection.execute(asked.values({"failure": code} | ({"voted": False} if code else {})))
     connection.execute(update(_table).where(_table.c.id == round_id).values(missing=dict(missing) or None))

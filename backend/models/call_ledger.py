@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any, TypeVar
 
 import structlog
@@ -167,7 +168,7 @@ class CallLedger:
     def __init__(
         self, writer: Writer, clock: Callable[[], float], received: ReceivedAnswers | None = None
     ) -> None:
-        self._writer, self._clock, self._received = writer, clock, received
+        self._writer, self.clock, self._received = writer, clock, received
         self.owner = process_owner()
         self._claimed: dict[str, tuple[int, float]] = {}
         self._check: Callable[[], None] = lambda: None
@@ -191,18 +192,19 @@ class CallLedger:
             await asyncio.sleep(LEASE / 3)
             held = dict(sorted(self._claimed.items()))
             try:
-                metrics.clock_skew.set(await self._writer.run(functools.partial(self._renew, held)))
+                metrics.clock_skew.set(await self.persist(functools.partial(self._renew, held)))
             except LedgerError as error:
                 _log.error("claims_not_renewed", code=error.code, reason=str(error))
 
     def _renew(self, held: Mapping[str, tuple[int, float]], connection: Connection) -> float:
-        self._contacts.note()
+        before = self.clock()
+        theirs = now(connection)
+        ahead = (before + self.clock()) / 2 - theirs
+        self._contacts.note(theirs)
         if held:
             Claims(connection).renew(held, self.owner, LEASE)
             money.renew(connection, dict(held.values()))
-        before = self._clock()
-        theirs = now(connection)
-        return (before + self._clock()) / 2 - theirs
+        return ahead
 
     async def claim(
         self, key: str, query: ModelQuery, estimate: CallEstimate, until: float, seconds: float
@@ -216,7 +218,7 @@ class CallLedger:
             key: the hash of the request.
             query: the prompt, its project and its budget.
             estimate: the money to reserve, and the counted tokens.
-            until: unix seconds; the latest time to wait for another process or for the database.
+            until: monotonic seconds; the latest time to wait for another process or for the database.
             seconds: the longest duration of the call, from when it is sent.
 
         Raises:
@@ -241,7 +243,7 @@ class CallLedger:
         )
         find_or_reserve = GroupedWrite(self._find_or_reserve, reservation)
         while (result := await self.reserve(find_or_reserve, query, until)) is None:
-            if self._clock() + POLL >= until:
+            if monotonic() + POLL >= until:
                 raise ModelTimeoutError(
                     f"another process took too long to ask {query.model} the same", where=query.model
                 )
@@ -301,20 +303,19 @@ class CallLedger:
         The claim names the call that money was reserved for, if the connection broke while that was
         committed.
         """
-        self._contacts.note()
-        claim = Claims(connection).acquire(key, self.owner, LEASE, grace=self._contacts.grace)
+        self._contacts.note(now(connection))
+        claim = Claims(connection).acquire(key, self.owner, LEASE, expires=self._contacts.lasting)
         return Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
         """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation."""
-        self._contacts.note()
         Claims(connection).add(calls, self.owner, LEASE)
 
     async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
         """Reserve the money for a call; while other calls hold it, wait until one of them is settled.
 
         ``step`` claims the call and reserves the money in a write transaction. It must be safe to run twice.
-        Nothing is awaited beyond ``until``, unix seconds.
+        Nothing is awaited beyond ``until``, monotonic seconds.
 
         Raises:
             StoppingError: the process stops.
@@ -326,10 +327,10 @@ class CallLedger:
             self._check()
             try:
                 with _booking(query):
-                    await self.settlements.none_waits(until - self._clock())
-                    return await self._writer.persist(step, patience=max(until - self._clock(), 0.0))
+                    await self.settlements.none_waits(until - monotonic())
+                    return await self._writer.persist(step, patience=max(until - monotonic(), 0.0))
             except BudgetExhaustedError as error:
-                if not error.held or self._clock() + _HELD >= until:
+                if not error.held or monotonic() + _HELD >= until:
                     raise
             await self._money.wait(_HELD)
 
@@ -356,7 +357,7 @@ class CallLedger:
     def _store_and_settle(
         self, connection: Connection, ended: Sequence[tuple[BoughtAnswer, int | None]]
     ) -> list[None]:
-        store_answers(connection, [bought for bought, _ in ended], now=self._clock())
+        store_answers(connection, [bought for bought, _ in ended], now=self.clock())
         settle_calls(connection, [(call, bought.outcome) for bought, call in ended])
         Claims(connection).release([bought.key for bought, _ in ended], self.owner)
         return [None] * len(ended)

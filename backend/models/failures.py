@@ -381,7 +381,7 @@ class Outage:
     """
 
     def __init__(self, model: str, clock: Callable[[], float]) -> None:
-        self.model, self._clock = model, clock
+        self.model, self.clock = model, clock
         self.answers = 0
         self._failures = 0
         self._since = self._since_clock = 0.0
@@ -401,18 +401,18 @@ class Outage:
         """What calls wait for now; ``None`` if the model is not down."""
         if not self.down or self._error is None:
             return None
-        seconds = max(self._probe_at - self._clock(), 0.0)
+        seconds = max(self._probe_at - self.clock(), 0.0)
         return Wait(self.model, self._error.reason or self._error.code, self._since, seconds)
 
     def hopeless(self, patience: float) -> bool:
         """Whether the outage is given up: it lasts longer than a call waits, in seconds, or is too dear."""
-        lasts = self._clock() - self._since_clock >= patience
+        lasts = self.clock() - self._since_clock >= patience
         return self.down and (lasts or self._paid >= _PAID_PROBES)
 
     def answered(self) -> None:
         """Record that the provider responded, whatever it said about the request."""
         if self.down:
-            _log.warning("model_is_back", model=self.model, seconds=round(self._clock() - self._since_clock))
+            _log.warning("model_is_back", model=self.model, seconds=round(self.clock() - self._since_clock))
         self.answers += 1
         self._failures = 0
         self._wake()
@@ -430,17 +430,17 @@ class Outage:
             self.answered()
             return
         if not self._failures:
-            self._since, self._since_clock = time.time(), self._clock()
+            self._since, self._since_clock = time.time(), self.clock()
         self._failures += 1
         self._error = error
         if self._failures == FAILURES:
             self._pause, self._paid = FIRST_PAUSE, 0
-            self._probe_at = self._clock() + self._pause
+            self._probe_at = self.clock() + self._pause
             _log.warning("model_is_down", model=self.model, code=error.code, reason=str(error))
         elif probe:
             self._paid += error.billable
             self._pause = min(2.0 * self._pause, LONGEST_PAID_PAUSE if error.billable else LONGEST_PAUSE)
-            self._probe_at = self._clock() + self._pause
+            self._probe_at = self.clock() + self._pause
 
     @asynccontextmanager
     async def turn(self, patience: float) -> AsyncIterator[Turn]:
@@ -467,7 +467,7 @@ class Outage:
         self._line.append(place)
         try:
             while self.down:
-                now = self._clock()
+                now = self.clock()
                 if self._line[0] is place and not self._probing and now >= self._probe_at:
                     self._probing = True
                     return True
@@ -535,8 +535,7 @@ class Tries:
         patience: the most seconds of an outage that the call waits; ``None`` if it waits for none.
         most: the number of further calls after a failure that may be temporary, if it waits for no outage.
         resting: whether the model is not to be asked now.
-        until: unix seconds; the latest time for another try.
-        clock: unix seconds.
+        until: monotonic seconds; the latest time for another try.
         rng: draws how long the pauses are.
         divisible: whether the prompt is about several tasks, so that it is rather divided than repeated.
     """
@@ -546,7 +545,6 @@ class Tries:
     most: int
     resting: Callable[[], bool]
     until: float
-    clock: Callable[[], float]
     rng: random.Random = field(default_factory=random.SystemRandom)
     divisible: bool = False
     _tried: int = 0
@@ -585,7 +583,7 @@ class Tries:
             return  # the model went down while the call waited for its rate
         seconds = min(self.rng.uniform(0.5, 1.0) * 2.0**self._tried, LONGEST_PAUSE)
         again = self._again(error) if turn is not None and turn.sent else self._retried(error)
-        if not again or self.clock() + seconds >= self.until:
+        if not again or self.outage.clock() + seconds >= self.until:
             raise error
         self._tried += 1
         _log.info("model_retry", model=self.outage.model, code=error.code, retry=self._tried)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -154,7 +154,6 @@ class ModelCaller:
         patience: float | None,
         most: int,
         until: float,
-        clock: Callable[[], float],
         rng: random.Random,
         *,
         divisible: bool = False,
@@ -162,7 +161,7 @@ class ModelCaller:
         """The tries of one call; see :class:`.Tries`."""
         if self.model.settings.is_embedded:
             patience = None
-        return Tries(self.outage, patience, most, lambda: self.resting, until, clock, rng, divisible)
+        return Tries(self.outage, patience, most, lambda: self.resting, until, rng, divisible)
 
     @property
     def delay(self) -> float:

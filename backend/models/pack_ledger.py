@@ -48,7 +48,7 @@ class Member:
         query: what to ask; ``model`` is the packed arm, and the prompt about one task is not sent.
         task: the task as written in the prompt.
         key: the key of its answer.
-        until: unix seconds; the latest time to wait.
+        until: monotonic seconds; the latest time to wait.
         usable: whether an answer gives a vote.
         answer: the answer when it is there; its content is empty if the task has to be asked about singly.
     """
@@ -192,8 +192,8 @@ class _PackClaim:
 class PackLedger:
     """One process's packed calls in the ledger."""
 
-    def __init__(self, calls: CallLedger, clock: Callable[[], float]) -> None:
-        self._calls, self._clock = calls, clock
+    def __init__(self, calls: CallLedger) -> None:
+        self._calls = calls
 
     async def find(self, member: Member) -> PaidAnswer | None:
         """Return the answer in the ledger; ``None`` if there is none."""
@@ -222,7 +222,7 @@ class PackLedger:
     ) -> _PackClaim:
         """Find the answers that are stored, claim the other tasks, and reserve the money for one call.
 
-        Nothing is awaited beyond ``until``, unix seconds. ``seconds`` is the longest duration of the call.
+        Nothing is awaited beyond ``until``, monotonic seconds. ``seconds`` is the call's longest duration.
 
         Raises:
             BudgetExhaustedError: the budget does not cover the call; nothing is claimed.
@@ -312,7 +312,7 @@ class PackLedger:
         ]
 
         def store_and_settle(connection: Connection) -> None:
-            store_answers(connection, bought, now=self._clock())
+            store_answers(connection, bought, now=self._calls.clock())
             Claims(connection).release([member.key for member in members], self._calls.owner)
             settle_calls(connection, [(call, outcome)])
 

@@ -11,6 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Final, TypeAlias
 
 import structlog
@@ -76,8 +77,8 @@ class _Collector:
     after the last such task, all bins are sent. Otherwise they wait for a bounded time.
     """
 
-    def __init__(self, send: Callable[[list[Member]], Awaitable[None]], clock: Callable[[], float]) -> None:
-        self._send, self._clock = send, clock
+    def __init__(self, send: Callable[[list[Member]], Awaitable[None]]) -> None:
+        self._send = send
         self._bins: dict[_BinKey, _Bin] = {}
         self._under_way: set[asyncio.Task[None]] = set()
         self._on_their_way = 0
@@ -113,7 +114,7 @@ class _Collector:
             self._flush(key)
             waiting = None
         loop = asyncio.get_running_loop()
-        patience = min(max(member.until - self._clock(), 0.0) * SHARE_OF_PATIENCE, LONGEST)
+        patience = min(max(member.until - monotonic(), 0.0) * SHARE_OF_PATIENCE, LONGEST)
         if waiting is None:
             waiting = self._bins[key] = _Bin(loop.time() + patience)
         else:
@@ -156,24 +157,15 @@ class PackedPool:
         pool: the models.
         calls: the ledger's side of this process's calls.
         retries: the number of further calls after a failure that may be temporary.
-        clock: unix seconds.
 
     Attributes:
         collector: knows which tasks wait for a prompt, and which are still being prepared.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        calls: CallLedger,
-        *,
-        retries: int,
-        clock: Callable[[], float],
-    ) -> None:
-        self._pool, self._calls, self._packs = pool, calls, PackLedger(calls, clock)
-        self._rng = random.SystemRandom()
-        self._retries, self._clock = retries, clock
-        self.collector = _Collector(self._send, clock)
+    def __init__(self, pool: Pool, calls: CallLedger, *, retries: int) -> None:
+        self._pool, self._calls, self._packs = pool, calls, PackLedger(calls)
+        self._retries, self._rng = retries, random.SystemRandom()
+        self.collector = _Collector(self._send)
         self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
         self._held: dict[str, asyncio.Task[None]] = {}
 
@@ -205,7 +197,7 @@ class PackedPool:
             return (await asyncio.shield(shared)).for_others
         future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
         forget_when_done(self._running, key, future)
-        member = Member(query, task, key, self._clock() + patience, usable, future)
+        member = Member(query, task, key, monotonic() + patience, usable, future)
         with self.collector.preparing():
             try:
                 stored = await self._packs.find(member)
@@ -242,7 +234,7 @@ class PackedPool:
         try:
             await self._ask_together(members)
         except (BudgetExhaustedError, ModelTimeoutError, UnavailableError) as error:
-            query, left = members[0].query, max(members[0].until - self._clock(), 0.0)
+            query, left = members[0].query, max(members[0].until - monotonic(), 0.0)
             one_text = query.waits and not self._pool[query.model].outage.hopeless(left)
             if len(members) < 2 or not (isinstance(error, BudgetExhaustedError) or one_text):
                 raise
@@ -253,9 +245,9 @@ class PackedPool:
     async def _ask_together(self, members: list[Member]) -> None:
         """Ask about members in one prompt, again after a failure that may be temporary."""
         query, until = members[0].query, min(member.until for member in members)
-        waits = max(until - self._clock(), 0.0) if query.waits else None
+        waits = max(until - monotonic(), 0.0) if query.waits else None
         caller, several = self._pool[query.model], len(members) > 1
-        tries = caller.tries(waits, self._retries, until, self._clock, self._rng, divisible=several)
+        tries = caller.tries(waits, self._retries, until, self._rng, divisible=several)
         while True:
             self._pool.gate.check()
             async with tries.turn() as turn:
@@ -298,7 +290,7 @@ class PackedPool:
 
     async def _other_answer(self, member: Member) -> None:
         try:
-            while self._clock() + POLL < member.until:
+            while monotonic() + POLL < member.until:
                 await asyncio.sleep(POLL)
                 self._pool.gate.check()
                 answer = await outlast(lambda: self._packs.find_or_free(member))
@@ -315,7 +307,7 @@ class PackedPool:
 
     async def _call(self, pack: Pack[Member], call: int | None, until: float, turn: Turn | None) -> None:
         """Send the prompt once, store the answer, and give each member its part."""
-        started, name = self._clock(), next(iter(pack.members.values())).query.model
+        started, name = monotonic(), next(iter(pack.members.values())).query.model
         messages, schema, number = pack.messages, pack.schema, len(pack.members)
         hurried = any(member.query.hurried for member in pack.members.values())
         try:
@@ -326,14 +318,14 @@ class PackedPool:
             unread = isinstance(error, BadAnswerError | RefusedError)
             self._pool[name].breaker.unread(error, _tasks_of(pack))
             usage = self._pool[name].failure_usage(messages, error, tasks=number)
-            outcome = CallOutcome(None, usage, error.code, self._clock() - started)
+            outcome = CallOutcome(None, usage, error.code, monotonic() - started)
             _log.warning("model_failed", model=name, tasks=number, code=error.code, reason=str(error))
             await self._end(pack, call, outcome, pack.split("") if unread else None)
             if not unread:
                 raise
             return
         except (StoppingError, LedgerError) as error:
-            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
+            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, monotonic() - started)
             await self._end(pack, call, outcome, None)
             raise
         outcome = CallOutcome(None, answer.usage, None, answer.seconds, version=answer.version)

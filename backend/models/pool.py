@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from types import MappingProxyType
 from weakref import WeakSet
 
@@ -75,7 +75,7 @@ class Pool:
         *,
         keys: Mapping[str, str] = MappingProxyType({}),
         rates: RateStore | None = None,
-        clock: Clock = time.monotonic,
+        clock: Clock = monotonic,
     ) -> None:
         self.gate = CallGate()
         rates = rates or ProcessRates(clock)
@@ -196,19 +196,11 @@ class CachingPool:
         pool: the models.
         calls: the ledger's side of this process's calls.
         retries: the number of further calls after a failure that may be temporary.
-        clock: unix seconds.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        calls: CallLedger,
-        *,
-        retries: int,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, pool: Pool, calls: CallLedger, *, retries: int) -> None:
         self._pool, self._calls = pool, calls
-        self._retries, self._clock, self._rng = retries, clock, random.SystemRandom()
+        self._retries, self._rng = retries, random.SystemRandom()
         self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
         self._hurried: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
         self._waiting: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
@@ -300,14 +292,14 @@ class CachingPool:
             ) from None
 
     async def _ask(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
-        caller, until = self._pool[query.model], self._clock() + patience
+        caller, until = self._pool[query.model], monotonic() + patience
         model = caller.model
         estimate = CallEstimate(
             model.ceiling(query.messages, query.schema),
             model.count(query.messages),
         )
         waits = patience if query.waits else None
-        tries = caller.tries(waits, self._retries, until, self._clock, self._rng)
+        tries = caller.tries(waits, self._retries, until, self._rng)
         while True:
             self._pool.gate.check()
             async with tries.turn() as turn:
@@ -327,7 +319,7 @@ class CachingPool:
         self, key: str, query: ModelQuery, call: int | None, until: float, turn: Turn | None
     ) -> PaidAnswer:
         """Ask once. A refusal, or an answer that cannot be read, is stored as an empty answer: no vote."""
-        started, caller = self._clock(), self._pool[query.model]
+        started, caller = monotonic(), self._pool[query.model]
         try:
             answer = await caller.attempt(
                 query.messages,
@@ -343,7 +335,7 @@ class CachingPool:
                 content="" if isinstance(error, BadAnswerError | RefusedError) else None,
                 usage=caller.failure_usage(query.messages, error),
                 code=error.code,
-                seconds=self._clock() - started,
+                seconds=monotonic() - started,
                 cut_off=isinstance(error, CutOffError),
             )
             await self._calls.settle(key, query, call, outcome)
@@ -352,7 +344,7 @@ class CachingPool:
             )
             raise
         except (StoppingError, WithdrawnError, LedgerError) as error:
-            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, self._clock() - started)
+            outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, monotonic() - started)
             await self._calls.settle(key, query, call, outcome)
             raise
         usage = answer.usage

@@ -17,7 +17,7 @@ from backend.annotation.job import Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planner import Planner, Terms
 from backend.annotation.replies import PASSING, ModelReply
-from backend.errors import BudgetExhaustedError, TaskError
+from backend.errors import BadAnswerError, BudgetExhaustedError, TaskError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.projects import project_settings
@@ -248,6 +248,10 @@ class FurtherAsking:
             if reply.votes or (reply.cost > 0.0 and not (arm in found.missing and reply.failure in PASSING))
         }
         missing = {round_.id: _still_missing(job, round_, news) for round_ in found.rounds}
+        ended = {
+            round_.id: _ended(question, round_, news)
+            for question, round_ in zip(found.questions, found.rounds, strict=True)
+        }
         completed = any(missing[round_.id] != (round_.missing or {}) for round_ in found.rounds)
         if not paid and not completed:
             return _Bought(exhausted=exhausted)
@@ -257,7 +261,7 @@ class FurtherAsking:
                 return
             FurtherVotes(connection, job.project).store(_rows(found, paid, purpose, self._access.clock()))
             for round_id, arms in missing.items():
-                rounds.set_missing(connection, round_id, arms)
+                rounds.set_missing(connection, round_id, arms, ended[round_id])
             correct_rewards(connection, job.project, job.task, job.settings, self._access.clock())
 
         await self._access.writer.persist(store)
@@ -274,6 +278,15 @@ def _still_missing(job: Job, round_: Round, news: Mapping[str, ModelReply]) -> d
         elif reply is not None and reply.failure in PASSING:
             missing[arm] = reply.failure
     return missing
+
+
+def _ended(question: JobQuestion, round_: Round, news: Mapping[str, ModelReply]) -> dict[str, str | None]:
+    """How asking for the votes that a round lacks has ended: arm → why it gave none, ``None`` if it did."""
+    return {
+        arm: None if question.name in reply.votes else reply.failure or BadAnswerError.code
+        for arm, reply in news.items()
+        if arm in (round_.missing or {})
+    }
 
 
 def _is_annotated(connection: Connection, job: Job) -> bool:

@@ -28,6 +28,7 @@ from backend.ledger.recounts import (
     Counting,
     CountingReason,
     FurtherVote,
+    FurtherVotes,
     Recount,
     RecountCheck,
     Recounts,
@@ -390,7 +391,7 @@ def _record(
     *,
     reason: CountingReason,
     sequence: int,
-    now: float,
+    began_at: float,
 ) -> Counting | None:
     """Store what changes; safe to repeat, and for several processes at once.
 
@@ -413,7 +414,7 @@ def _record(
         scores=sum(not recount.label_changed for recount in changes),
         score_before=sum(question.score_before for question in found) / max(counted, 1),
         score_after=sum(question.score_after for question in found) / max(counted, 1),
-        created_at=now,
+        created_at=began_at,
     )
     recounted.store_counting(counting)
     for question, new in news:
@@ -463,10 +464,11 @@ class Stopped(Exception):  # noqa: N818 - it ends a thread's work, and is no err
 
 @dataclass(frozen=True, slots=True)
 class ProjectCount:
-    """The result of a recount of a project."""
+    """The result of a recount of a project, ``began_at`` unix seconds: it may know nothing of later votes."""
 
     questions: tuple[_QuestionCount, ...]
     sequence: int
+    began_at: float
     seconds: float
 
     @property
@@ -516,8 +518,8 @@ class Recounter:
     async def _recount(self, project: str, reason: CountingReason) -> Counting | None:
         return await self.store(project, await self.count(project), reason)
 
-    async def recount_tasks(self, project: str, tasks: Sequence[int]) -> Counting | None:
-        """Decide some tasks of a project anew, because they have got votes that were missing.
+    async def recount_completed(self, project: str) -> Counting | None:
+        """Decide the tasks of a project anew that have got votes that were missing.
 
         Returns:
             The counting; ``None`` if nothing changed.
@@ -526,7 +528,12 @@ class Recounter:
             LedgerError: the ledger failed.
             Stopped: the process stops.
         """
-        return await self.store(project, await self.count(project, tasks), "command") if tasks else None
+        began_at = self._access.clock()
+        tasks = await self._access.read_once(lambda connection: FurtherVotes(connection, project).uncounted())
+        if not tasks:
+            return None
+        found = await self.count(project, tasks)
+        return await self.store(project, replace(found, began_at=began_at), "command")
 
     async def store(self, project: str, found: ProjectCount, reason: CountingReason) -> Counting | None:
         """Store what a counting found; ``None`` if nothing changes."""
@@ -538,7 +545,7 @@ class Recounter:
                 found.questions,
                 reason=reason,
                 sequence=found.sequence,
-                now=self._access.clock(),
+                began_at=found.began_at,
             )
 
         counting = await self._access.writer.persist(change)
@@ -554,7 +561,7 @@ class Recounter:
             LedgerError: the ledger cannot be read.
             Stopped: the process stops.
         """
-        began, found = time.monotonic(), list[_QuestionCount]()
+        began, began_at, found = time.monotonic(), self._access.clock(), list[_QuestionCount]()
 
         def count(counter: _QuestionCounter, key: StateKey, state: State) -> None:
             answered = _AnsweredRounds(counter, key, state)
@@ -564,7 +571,7 @@ class Recounter:
             found.append(question)
 
         sequence = await self._through_questions(project, count, tasks)
-        return ProjectCount(tuple(found), sequence, time.monotonic() - began)
+        return ProjectCount(tuple(found), sequence, began_at, time.monotonic() - began)
 
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
         """Find the tasks on which further votes for ``usd`` dollars correct the most labels.

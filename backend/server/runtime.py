@@ -34,7 +34,7 @@ from backend.learning.teaching import RewardCorrections
 from backend.ledger import LedgerAccess, money
 from backend.ledger.database.statements import try_write
 from backend.ledger.money import Purse, from_picodollars
-from backend.ledger.recounts import Counting, FurtherVotes, Recounts
+from backend.ledger.recounts import Counting, Recounts
 from backend.questions import LabelConfig
 from backend.questions.label_config import require_questions
 from backend.quotes.quote import JobTally, Quote
@@ -418,10 +418,7 @@ class Runtime:
 
         async def complete() -> tuple[Portion, Counting | None]:
             portion = await self._ask(project, config, tasks, purse, self._process.further.complete)
-            completed = await self._access.read_once(
-                lambda connection: FurtherVotes(connection, project).uncounted()
-            )
-            return portion, await self.recounter.recount_tasks(project, completed)
+            return portion, await self.recounter.recount_completed(project)
 
         return self._thread.submit(complete())
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -170,11 +172,10 @@ class ServedProjects:
         url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
         if url is None or key is None or not is_of_label_studio(project):
             return False
-        looked_up = self._looked_up.get(project)
-        recently = looked_up is not None and 0.0 <= self._clock() - looked_up < _AGAIN
+        recently = monotonic() - self._looked_up.get(project, -math.inf) < _AGAIN
         if recently or not self._settings.project_instructions:
             return False
-        self._looked_up[project] = self._clock()
+        self._looked_up[project] = monotonic()
         try:
             found = Client(url, key).project_by_key(project, timeout=_LOOK_UP)
             self.remember_instructions(project, project_instructions(found) or "")

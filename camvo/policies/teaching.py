@@ -134,7 +134,7 @@ class TaughtRound:
             order=tuple(stages["order"]),
             first=stages["first"],
             kept=stages["kept"],
-            sure=plan.get("confidences", UNKNOWN),
+            sure=plan.get("confidences", UNKNOWN) if aggregation == LABEL_VOTE else UNKNOWN,
             histories=histories,
             studied=studied,
             everyone=stages["coin"] == "everyone",

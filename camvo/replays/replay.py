@@ -21,7 +21,7 @@ from camvo.scores.scorer import GROWTH, MOST_CONFIRMED, MOST_ROUNDS, FinishedRou
 from camvo.state.contribution import Contribution, revision
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.state import State
-from camvo.student import STUDENT, StudentVote, TaughtText, hashed_ngrams, teach
+from camvo.student import STUDENT, StudentVote, StudiedText, hashed_ngrams, teach
 from camvo.twins import once_each
 from camvo.typing import Array, Confidences, Votes
 from camvo.votes.aggregation import Aggregation
@@ -116,6 +116,10 @@ def has_student(policy: Policy, table: VotesTable, wanted: bool | None) -> bool:
     return able and (table.texts is not None if wanted is None else wanted)
 
 
+_Answers: TypeAlias = tuple[Votes, Confidences]
+"""Votes on one item, and the confidences of those arms that gave one."""
+
+
 class _StudentArm:
     """The student of one replay."""
 
@@ -130,36 +134,17 @@ class _StudentArm:
         student = teach(self._state.texts.lessons)
         return None if student is None else student.vote(self._ngrams[item])
 
-    def taught_too(  # noqa: PLR0917 - a round, as policies take it
-        self,
-        lesson: Contribution,
-        item: int,
-        policy: Policy,
-        plan: Plan,
-        votes: Votes,
-        confidences: Confidences,
-    ) -> Contribution:
-        """The contribution, which also teaches the student the label that the other arms voted for.
+    def studied(self, item: int, policy: Policy, plan: Plan, answers: _Answers) -> StudiedText | None:
+        """The item's text, which teaches the student beside the label that the other arms voted for.
 
-        If none of them voted, or the student has enough texts, it teaches the student nothing.
+        ``None`` if the student has enough texts.
         """
-        others = {arm: answers for arm, answers in votes.items() if arm != STUDENT}
-        sure = {arm: answers for arm, answers in confidences.items() if arm != STUDENT}
-        decision = policy.decide(plan, others, confidences=sure).get(QUESTION)
-        if decision is None or self._state.texts.full:
-            return lesson
-        return self._taught(lesson, item, decision.label)
-
-    def taught_by_human(self, lesson: Contribution, item: int, label: str) -> Contribution:
-        """The contribution, which also teaches the student a human's label."""
-        return self._taught(lesson, item, label)
-
-    def _taught(self, lesson: Contribution, item: int, label: str) -> Contribution:
-        return replace(lesson, taught=TaughtText(self._ngrams[item], label))
-
-
-_Answers: TypeAlias = tuple[Votes, Confidences]
-"""Votes on one item, and the confidences of those arms that gave one."""
+        if self._state.texts.full:
+            return None
+        votes = {arm: said for arm, said in answers[0].items() if arm != STUDENT}
+        sure = {arm: said for arm, said in answers[1].items() if arm != STUDENT}
+        decision = policy.decide(plan, votes, confidences=sure).get(QUESTION)
+        return StudiedText(self._ngrams[item], None if decision is None else decision.label)
 
 
 def _all_answers(table: VotesTable, item: int, pupil: _StudentArm | None) -> _Answers:
@@ -392,27 +377,27 @@ class _Run:
         if said := votes.get(STUDENT):
             self.trace.student[item] = self.positions[said[QUESTION]]
         taught = self.policy.contribution(plan, QUESTION, votes, decision.label, confidences=confidences)
-        if self.pupil is not None:
-            taught = self.pupil.taught_too(taught, item, self.policy, plan, votes, confidences)
+        studied = None if self.pupil is None else self.pupil.studied(item, self.policy, plan, answers)
+        taught = replace(taught, taught=studied and studied.lesson(None))
         if self.table.truth[item] < 0:
             return [taught]
-        correct = partial(self._correction, item, plan, known if self.complete else answers, taught)
+        correct = partial(self._correction, item, plan, known if self.complete else answers, taught, studied)
         if self.human[item]:
             self.trace.labelled_at[item] = item + 1
             return [taught, correct()]
         self.queue.add(item, decision.score, correct)
         return [taught]
 
-    def _correction(self, item: int, plan: Plan, answers: _Answers, taught: Contribution) -> Contribution:
+    def _correction(
+        self, item: int, plan: Plan, answers: _Answers, taught: Contribution, studied: StudiedText | None
+    ) -> Contribution:
         """The correction of a round's contribution by a human label."""
         votes, confidences = answers
         truth = self.table.labels[self.table.truth[item]]
         corrected = self.policy.contribution(
             plan, QUESTION, votes, truth, human=True, confidences=confidences
         )
-        if self.pupil is not None:
-            corrected = self.pupil.taught_by_human(corrected, item, truth)
-        return revision(taught, corrected)
+        return revision(taught, replace(corrected, taught=studied and studied.lesson(truth)))
 
 
 def _check_human(human: NDArray[np.bool_], truth: NDArray[np.int64]) -> None:

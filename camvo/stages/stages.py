@@ -239,7 +239,8 @@ class QuestionStages:
         count = self.fit.human_labels
         by_labels = count / (count + _TEACHING_LABELS)
         by_context = self.fit.updated_by_context(votes, sure, label, worths[label])
-        return Decision(label, worths[label], worths, (1.0 + max(by_labels, by_context)) / 2.0)
+        score = min(worths[label], 1.0)  # the sum of probabilities may exceed it by rounding
+        return Decision(label, score, worths, (1.0 + max(by_labels, by_context)) / 2.0)
 
     def compared(self, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:
         """Compare each vote that has a confidence with the label that the other arms' votes make probable.
@@ -266,9 +267,9 @@ class QuestionStages:
             others = {other: label for other, label in votes.items() if other != arm and label is not None}
             if (vote := votes.get(arm)) is None or not others:
                 continue
-            first, second = sorted(fit.probabilities(others).items(), key=lambda item: -item[1])[:2]
-            if first[1] > second[1] + TIE:
-                compared.append(SureVote(arm, vote, level_of(sure[arm]), vote == first[0]))
+            (best, chance), *rest = sorted(fit.probabilities(others).items(), key=lambda item: -item[1])
+            if chance > (rest[0][1] if rest else 0.0) + TIE:
+                compared.append(SureVote(arm, vote, level_of(sure[arm]), vote == best))
         return tuple(compared)
 
     def gains(self, votes: Cast, prices: Mapping[str, float], sure: Sure = UNKNOWN) -> dict[str, float]:

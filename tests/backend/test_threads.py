@@ -73,6 +73,19 @@ def test_a_loop_that_stands_still_is_left_behind(release: threading.Event) -> No
     thread.stop()
 
 
+def test_background_work_that_fails_is_logged_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    async def renewal() -> None:
+        raise ValueError("the text of a task")
+
+    thread = LoopThread()
+    thread.start(renewal())
+    thread.stop()
+    said = "".join(capfd.readouterr())
+    assert "background_work_ended" in said
+    assert "renewal" in said
+    assert "the text of a task" not in said
+
+
 _SPINS = """
 import sys, threading, asyncio
 from backend import threads

@@ -14,6 +14,7 @@ both, ahead of the tests, and needs no package.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import os
 import shutil
@@ -68,10 +69,13 @@ def unused_data() -> Path:
 
 
 def prepare() -> None:
-    """Install Label Studio and migrate its data, if no earlier run has done so."""
-    if not (installed().exists() and unused_data().exists()):
-        with tempfile.TemporaryDirectory() as folder, LabelStudio(Path(folder)):
-            pass
+    """Install Label Studio and migrate its data, if no earlier run has done so; one process at a time."""
+    environment_folder().mkdir(parents=True, exist_ok=True)
+    with (environment_folder() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (installed().exists() and unused_data().exists()):
+            with tempfile.TemporaryDirectory() as folder, LabelStudio(Path(folder)):
+                pass
 
 
 class LabelStudio:

@@ -18,6 +18,8 @@ class TwoRaylets:
 
     def __enter__(self) -> TwoRaylets:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        # else a busy machine leaves its workers hardly any processor
+        os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's spelling
         from ray.cluster_utils import Cluster  # noqa: PLC0415 - an extra
 
         node = {"num_cpus": 1, "object_store_memory": _MEMORY, "include_dashboard": False}

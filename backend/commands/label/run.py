@@ -381,9 +381,7 @@ class _CountingAgain:
                 return bought
 
             portion = self._ask(self._jobs_of(numbers, purse), complete)
-        with process.ledger.read() as connection:
-            completed = FurtherVotes(connection, project).uncounted()
-        counting = self._run(self.recounter.recount_tasks(project, completed))
+        counting = self._run(self.recounter.recount_completed(project))
         labels = 0 if counting is None else counting.labels
         tally = FurtherTally(portion.tasks, portion.votes, labels, exhausted=portion.exhausted)
         say(self._console, tally.completed(len(numbers)))

@@ -593,7 +593,9 @@ class LedgerRates:
     @staticmethod
     def _exchange(model: ModelSettings, report: RateReport, connection: Connection) -> Lease:
         now = statements.now(connection)
-        controller = _RateController(model.rpm, model.tpm, state=answers.read_rates(connection, model.name))
+        # What was stored later is of before the clock was set back: its waits would last until then again.
+        state = answers.read_rates(connection, model.name, until=now + _WINDOW)
+        controller = _RateController(model.rpm, model.tpm, state=state)
         lease = controller.exchange(now, report)
         answers.store_rates(connection, model.name, controller.dump(), now)
         return lease

@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import structlog
 
-from backend.errors import LedgerError
 from backend.ledger import Ledger, Writer
 from backend.ledger.claims import Claims
 from backend.ledger.database.statements import now
@@ -21,6 +20,7 @@ from backend.server.status.build import build_report, read_live
 from backend.server.status.report import Alert, ProjectReport, Report
 from backend.settings import Environment, Settings
 from backend.telemetry import metrics
+from camvo.errors import CamvoError
 
 _PATIENCE = 10.0
 """Seconds for an answer."""
@@ -125,8 +125,10 @@ class AlertWatch:
             began = time.monotonic()
             try:
                 await self.look()
-            except LedgerError as error:
-                _log.warning("alerts_not_read", code=error.code, reason=str(error))
+            except Exception as error:  # one project that cannot be reported must not end all alarms
+                # The text of an unexpected error might quote a task.
+                reason = str(error) if isinstance(error, CamvoError) else type(error).__name__
+                _log.warning("alerts_not_read", reason=reason)
             pause = max(_PAUSE, (time.monotonic() - began) / _SHARE)
             pause = min(pause, _LEASE / 2)
 

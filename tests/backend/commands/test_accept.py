@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import migrated
 import pytest
 from command_line import called
 from label_studio_api import KEY, PROJECT, LabelStudioApi, region
@@ -35,8 +36,10 @@ def api() -> Iterator[LabelStudioApi]:
 
 
 @pytest.fixture
-def ledger(sqlite_ledger: Ledger) -> Ledger:
-    return sqlite_ledger
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"), clock=lambda: 5.0)
+    yield ledger
+    ledger.close()
 
 
 def with_predictions(api: LabelStudioApi, *scores: float) -> list[int]:
@@ -54,7 +57,7 @@ def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> Acceptanc
         if stored["predictions"]
     }
     given = {"above": 0.9, "uncertified": False, "evidence": Evidence(decided, frozenset(), 0.9), **changes}
-    return Acceptance(api.client(), ledger, PROJECT, "3.1", "camvo", clock=lambda: 5.0, **given)
+    return Acceptance(api.client(), ledger, PROJECT, "3.1", "camvo", **given)
 
 
 def recorded(ledger: Ledger) -> list[rounds.Accepted]:

@@ -18,7 +18,8 @@ from backend.commands.instructions.asking import opened
 from backend.commands.ledger import verify_ledger
 from backend.commands.shared.options import LabelOptions
 from backend.commands.teach import teach_file
-from backend.ledger import Ledger, money
+from backend.ledger import Ledger, money, projects
+from backend.ledger.missing_votes import MissingVotes
 from backend.ledger.money import from_picodollars
 from backend.models import failures
 from backend.server.status.build import build_report
@@ -281,6 +282,21 @@ def test_a_model_that_still_fails_leaves_its_tasks_incomplete(tmp_path: Path) ->
         folder.label(no_wait=True)
         folder.label(retry_failed=True, no_wait=True)
         assert lacking(folder) == [{"red": "model_unavailable"}] * len(TEXTS)
+
+
+def test_a_model_that_answers_without_a_vote_when_asked_again_still_counts_as_voteless(
+    tmp_path: Path,
+) -> None:
+    provider = Provider(Reply.fails(503))
+    with folder_of(tmp_path, provider) as folder:
+        folder.label(no_wait=True)
+        provider.failure = Reply.says("Ecstatic")
+        folder.label(retry_failed=True)
+        assert not any(lacking(folder))
+        with folder.ledger.read() as connection:
+            [project] = [stored.key for stored in projects.list_all(connection)]
+            red = MissingVotes(connection, project, None).of_models()["red"]
+        assert dict(red.failures) == {"model_bad_answer": len(TEXTS)}
 
 
 def test_a_rejected_key_is_not_waited_for(tmp_path: Path) -> None:

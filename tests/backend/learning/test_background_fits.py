@@ -34,7 +34,7 @@ class Process:
 
     def __init__(self, worker: ThreadPoolExecutor) -> None:
         self.now, self.worker = 0.0, worker
-        self._fits = BackgroundFits(worker, clock=lambda: self.now)
+        self._fits = BackgroundFits(worker)
 
     async def current(self, data: FitData, *, now: bool = False) -> Fit:
         return await self._fits.current(KEY, data, now=now)
@@ -46,9 +46,11 @@ class Process:
 
 
 @pytest.fixture
-def process() -> Iterator[Process]:
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     with ThreadPoolExecutor(1) as worker:
-        yield Process(worker)
+        process = Process(worker)
+        monkeypatch.setattr(states, "monotonic", lambda: process.now)
+        yield process
 
 
 def test_the_first_plan_waits_for_a_fit(process: Process) -> None:
@@ -176,18 +178,5 @@ def test_another_pool_has_its_own_fit(process: Process) -> None:
         first = await process.current(one)
         assert await process.current(other) == fitted(other)
         assert await process.current(one) is first
-
-    asyncio.run(run())
-
-
-def test_later_plans_learn_although_the_clock_was_set_back(process: Process) -> None:
-    before, after = fit_data(20), fit_data(40)
-
-    async def run() -> None:
-        await process.current(before)
-        process.now -= 3600.0
-        await process.current(after)
-        await process.settled()
-        assert await process.current(after) == fitted(after)
 
     asyncio.run(run())

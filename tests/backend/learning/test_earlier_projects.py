@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from backend.learning import states
 from backend.learning.states import EarlierProjects, StateKey, States, question_kind
 from backend.ledger import Ledger, LedgerAccess
 from backend.ledger.human_annotations import Withdrawal
@@ -28,7 +28,7 @@ class Process:
     """One process's states, and its share in what projects teach one another."""
 
     def __init__(self, access: LedgerAccess) -> None:
-        self._access, self.now = replace(access, clock=lambda: self.now), 0.0
+        self._access, self.now = access, 0.0
         self.restart()
 
     def restart(self) -> None:
@@ -48,9 +48,11 @@ class Process:
 
 
 @pytest.fixture
-def process(sqlite_ledger: Ledger) -> Iterator[Process]:
+def process(sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     with LedgerAccess.opened(sqlite_ledger) as access:
-        yield Process(access)
+        process = Process(access)
+        monkeypatch.setattr(states, "monotonic", lambda: process.now)
+        yield process
 
 
 def store(ledger: Ledger, project: str, kind: str = KIND, rounds: float = 200.0, control: str = "q") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from sqlalchemy import text
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
+from backend.learning import states
 from backend.learning.states import PAUSE, Scorers, StateKey
 from backend.ledger import Ledger, LedgerAccess, rounds
 from camvo.scores.scorer import Scorer
@@ -34,7 +34,7 @@ class Process:
 
     def __init__(self, access: LedgerAccess) -> None:
         self.now = 0.0
-        self._scorers = Scorers(replace(access, clock=lambda: self.now))
+        self._scorers = Scorers(access)
 
     async def current(self, arms: Sequence[str] = ARMS) -> Scorer:
         return await self._scorers.current(KEY, arms, LABELS)
@@ -48,9 +48,11 @@ class Process:
 
 
 @pytest.fixture
-def process(sqlite_ledger: Ledger) -> Iterator[Process]:
+def process(sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     with LedgerAccess.opened(sqlite_ledger) as access:
-        yield Process(access)
+        process = Process(access)
+        monkeypatch.setattr(states, "monotonic", lambda: process.now)
+        yield process
 
 
 async def nothing_under_way() -> None:

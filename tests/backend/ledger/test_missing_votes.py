@@ -77,8 +77,7 @@ def test_a_vote_that_came_after_a_rest_is_not_counted_as_one_that_was_not_asked_
         numbers = [
             decide(connection, task, {"small": "Sport"}, {"large": "model_timeout"}) for task in (1, 2)
         ]
-        rounds.set_missing(connection, numbers[0], {"large": "model_timeout"})
-        rounds.set_missing(connection, numbers[0], {})
+        rounds.set_missing(connection, numbers[0], {}, {"large": None})
         large = MissingVotes(connection, PROJECT, None).of_models()["large"]
     assert (large.voteless, large.rested) == (1, 1)
 
@@ -95,8 +94,7 @@ def test_only_what_is_newer_than_a_mark_counts(ledger: Ledger) -> None:
 def test_a_vote_that_came_later_is_missing_no_more(ledger: Ledger) -> None:
     with ledger.write() as connection:
         number = decide(connection, 1, {"small": "Sport"}, {"large": "model_timeout"})
-        rounds.set_missing(connection, number, {"large": "model_timeout"})
-        rounds.set_missing(connection, number, {})
+        rounds.set_missing(connection, number, {}, {"large": None})
         assert MissingVotes(connection, PROJECT, None).of_models()["large"].voteless == 0
 
 

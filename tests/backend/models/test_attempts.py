@@ -59,9 +59,7 @@ class Process:
             parameters={"api_base": self.server.url},
         )
         self.models = Pool([model])
-        self.pool = CachingPool(
-            self.models, CallLedger(self.writer, lambda: 1e9), retries=2, clock=lambda: 1e9
-        )
+        self.pool = CachingPool(self.models, CallLedger(self.writer, lambda: 1e9), retries=2)
         return self
 
     def replies(self, *replies: Reply) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import threading
 import time
@@ -16,9 +17,11 @@ import pytest
 from answer_users import ANSWER_USERS
 from ledger_workers import delete_task
 from sqlalchemy import Connection, func, select
+from structlog.testing import capture_logs
 
 from backend.errors import (
     BudgetExhaustedError,
+    LedgerError,
     ModelTimeoutError,
     RejectedError,
     StoppingError,
@@ -38,11 +41,6 @@ MESSAGES = [{"role": "system", "content": "Label it."}, {"role": "user", "conten
 GLAD = Reply.says('{"mood": "Glad"}')
 CALL = (10 * 1.0 + 2 * 2.0) / 1e6
 """$ of the usage (10, 2) at 1 $ and 2 $ a million."""
-
-
-def stopped() -> float:
-    """A clock by which nothing takes time; only calls that are sent do."""
-    return 1000.0
 
 
 class Processes:
@@ -67,7 +65,7 @@ class Processes:
         )
         self.writers.append(Writer(self.ledger))
         self.calls.append(CallLedger(self.writers[-1], clock))
-        return CachingPool(Pool([model]), self.calls[-1], retries=retries, clock=clock)
+        return CachingPool(Pool([model]), self.calls[-1], retries=retries)
 
     def _now(self) -> float:
         return self.clock()
@@ -79,6 +77,20 @@ class Processes:
 
     async def delete(self, task: int) -> None:
         await self.writers[0].run(lambda connection: delete_task(connection, "7.1", task))
+
+    async def waits_for_the_other(self) -> None:
+        """Wait until the latest process has looked twice whether another one has the answer."""
+        run, looks, twice = self.writers[-1].run, itertools.count(1), asyncio.Event()
+
+        async def counted(function: Callable[[Connection], Any]) -> Any:
+            result = await run(function)
+            if next(looks) == 2:
+                twice.set()
+            return result
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.writers[-1], "run", counted)
+            await asyncio.wait_for(twice.wait(), 30.0)
 
     def rows(self, table: Any) -> list[Any]:
         with self.ledger.read() as connection:
@@ -230,11 +242,12 @@ def test_an_asker_that_gives_up_does_not_lose_the_answer(processes: Processes) -
     assert processes.server.count() == 1
 
 
+@pytest.mark.usefixtures("stopped")
 def test_a_call_under_way_outlives_the_patience_of_who_asked(processes: Processes) -> None:
     """The call is paid for, so waiting a little longer saves its answer for the next request."""
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate))
-    pool = processes.pool(clock=stopped)
+    pool = processes.pool()
 
     async def ask() -> Any:
         running = asyncio.create_task(pool.ask(hurried(), 0.1))
@@ -248,15 +261,22 @@ def test_a_call_under_way_outlives_the_patience_of_who_asked(processes: Processe
 
 
 @pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing takes time; only calls that are sent do."""
+    for module in (caching_pool, call_ledger):
+        monkeypatch.setattr(module, "monotonic", lambda: 1000.0)
+
+
+@pytest.fixture
 def no_overtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caching_pool, "OVERTIME", 0.0)
 
 
-@pytest.mark.usefixtures("no_overtime")
+@pytest.mark.usefixtures("no_overtime", "stopped")
 def test_the_call_of_a_job_has_the_model_s_timeout_from_when_it_is_sent(processes: Processes) -> None:
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate))
-    pool = processes.pool(clock=stopped)
+    pool = processes.pool()
 
     async def ask() -> Any:
         running = asyncio.create_task(pool.ask(query(), 0.3))
@@ -287,11 +307,11 @@ def test_a_hurried_query_does_not_wait_for_the_call_of_a_job(processes: Processe
     assert processes.server.count() == 1
 
 
-@pytest.mark.usefixtures("no_overtime")
+@pytest.mark.usefixtures("no_overtime", "stopped")
 def test_a_job_asks_for_itself_when_a_hurried_call_ran_out_of_time(processes: Processes) -> None:
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate), GLAD)
-    pool = processes.pool(clock=stopped)
+    pool = processes.pool()
 
     async def ask() -> Sequence[Any]:
         first = asyncio.create_task(pool.ask(hurried(), 0.5))
@@ -353,6 +373,30 @@ def test_a_claim_that_expires_while_somebody_waits_is_taken_over(processes: Proc
     assert asyncio.run(ask()).content == '{"mood": "Glad"}'
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_live_claim_is_not_taken_over_when_the_clock_is_set(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    monkeypatch.setattr(call_ledger, "POLL", 0.01)
+    now, gate = [1e6], threading.Event()
+    processes.replies(GLAD.held_until(gate))
+    one, other = (processes.pool(clock=lambda: now[0]) for _ in range(2))
+
+    async def ask() -> Sequence[Any]:
+        first = asyncio.create_task(one.ask(query(), 10.0))
+        assert await asyncio.to_thread(processes.server.wait_for, 1)
+        second = asyncio.create_task(other.ask(query(), 10.0))
+        await processes.waits_for_the_other()
+        now[0] += hours * 3600.0
+        await processes.waits_for_the_other()
+        gate.set()
+        return await asyncio.gather(first, second)
+
+    first, second = asyncio.run(ask())
+    assert (first.content, second.content, second.cost) == ('{"mood": "Glad"}', '{"mood": "Glad"}', 0.0)
+    assert processes.server.count() == 1
+
+
 def test_the_claim_of_a_slow_call_is_renewed(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process waits for three leases, because the first one keeps renewing its claim."""
     monkeypatch.setattr(call_ledger, "LEASE", 0.3)
@@ -386,6 +430,34 @@ def test_the_claim_of_a_slow_call_is_renewed(processes: Processes, monkeypatch: 
 
     asked, first, second = asyncio.run(ask())
     assert (asked, first.content, second.cost) == (1, second.content, 0.0)
+
+
+def test_while_the_ledger_is_down_no_renewal_is_logged_as_failed(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger itself logs that it is down, once."""
+    monkeypatch.setattr(call_ledger, "LEASE", 0.0)
+    processes.pool()
+    run, failures = processes.writers[0].run, iter([LedgerError("read-only", temporary=True)] * 2)
+
+    async def renew() -> None:
+        renewed = asyncio.Event()
+
+        async def failing(function: Callable[[Connection], Any]) -> Any:
+            for failure in failures:
+                raise failure
+            result = await run(function)
+            renewed.set()
+            return result
+
+        monkeypatch.setattr(processes.writers[0], "run", failing)
+        keeper = asyncio.create_task(processes.calls[0].renew_claims())
+        await asyncio.wait_for(renewed.wait(), 30.0)
+        keeper.cancel()
+
+    with capture_logs() as logged:
+        asyncio.run(renew())
+    assert logged == []
 
 
 def test_a_reservation_is_kept_while_its_process_lives_and_lost_soon_after(
@@ -480,6 +552,7 @@ def test_the_claim_of_a_process_that_died_ends_with_its_lease(
 ) -> None:
     """No claim is renewed, as after a crash, so the other process asks while the first call still hangs."""
     monkeypatch.setattr(call_ledger, "LEASE", 0.3)
+    monkeypatch.setattr(call_ledger, "POLL", 0.01)
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate), GLAD)
     dead, other = processes.pool(), processes.pool()
@@ -534,7 +607,7 @@ def test_retries_end(processes: Processes) -> None:
 def test_patience_ends_the_retries(processes: Processes) -> None:
     processes.replies(Reply.fails(500))
     with pytest.raises(UnavailableError):
-        asyncio.run(processes.pool(retries=50, clock=lambda: 5.0).ask(query(), 0.0))
+        asyncio.run(processes.pool(retries=50).ask(query(), 0.0))
     assert processes.server.count() == 1
 
 

@@ -44,7 +44,7 @@ async def call(
     outage: Outage, fails: Callable[[], ModelError | None], sent: list[float], seconds: float = 0.1
 ) -> str:
     """One call that waits for outages, as the pool makes it; what it sent, and how it ended."""
-    tries = Tries(outage, 12 * HOUR, 2, lambda: False, now() + 24 * HOUR, now)
+    tries = Tries(outage, 12 * HOUR, 2, lambda: False, now() + 24 * HOUR)
     try:
         while True:
             async with tries.turn() as turn:

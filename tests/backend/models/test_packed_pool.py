@@ -57,7 +57,7 @@ def test_a_task_that_another_process_asks_about_is_not_asked_about_when_its_prom
         troubles: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
         calls: Any = None
-        pool = PackedPool(Pool([MODEL]), calls, retries=1, clock=time.time)
+        pool = PackedPool(Pool([MODEL]), calls, retries=1)
         rng: Any = AtOnce(0)
         pool._rng = rng
         packs: Any = ScriptedPacks()

@@ -108,7 +108,7 @@ class Buyer:
             parameters={"api_base": address},
         )
         calls = CallLedger(self.writer, time.time, self.received)
-        self.pool = CachingPool(Pool([model]), calls, retries=0, clock=time.time)
+        self.pool = CachingPool(Pool([model]), calls, retries=0)
 
     async def ask(self, task: int) -> str:
         messages = [{"role": "user", "content": f"Day {task}."}]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import migrated
@@ -84,7 +83,7 @@ class Process:
             max_concurrency=20,
             parameters={"api_base": server.url},
         )
-        self.pool = CachingPool(Pool([model]), self.calls, retries=0, clock=clock)
+        self.pool = CachingPool(Pool([model]), self.calls, retries=0)
 
     async def ask(self, task: int, patience: float = 60.0) -> str:
         messages = [{"role": "user", "content": f"Day {task}."}]
@@ -388,13 +387,13 @@ def test_a_process_that_is_back_leaves_expired_claims_alone_for_a_lease(
 ) -> None:
     """The claim's owner could not renew it during the outage either, and may hold an answer in memory."""
     now = [0.0]
-    monkeypatch.setattr(claims, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(claims, "monotonic", lambda: now[0])
     contacts = Contacts(call_ledger.LEASE)
     for now[0] in (0.0, 5.0, 10.0):
-        contacts.note()
-        assert contacts.grace == 0.0
+        contacts.note(now[0])
+        assert contacts.lasting
     for now[0] in (40.0, 45.0, 50.0, 54.9):  # at first the ledger was not reached for two leases
-        contacts.note()
-        assert contacts.grace == call_ledger.LEASE
+        contacts.note(now[0])
+        assert not contacts.lasting
     now[0] = 55.0
-    assert contacts.grace == 0.0
+    assert contacts.lasting

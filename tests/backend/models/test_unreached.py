@@ -91,7 +91,7 @@ def paid(ledger: Ledger, address: str, *, stopped: bool = False) -> tuple[Except
         parameters={"api_base": f"{address}/v1"},
     )
     pool, writer = Pool([model], keys={"red": "none"}), Writer(ledger)
-    calls = CachingPool(pool, CallLedger(writer, lambda: 1e9), retries=0, clock=lambda: 1e9)
+    calls = CachingPool(pool, CallLedger(writer, lambda: 1e9), retries=0)
     if stopped:
         pool.gate.shut()
     query = ModelQuery("7.1", 1, "red", MESSAGES, {}, BudgetSettings())

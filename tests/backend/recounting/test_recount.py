@@ -28,7 +28,7 @@ from sqlalchemy import Connection
 from whole_backend import Backend
 
 from backend.ledger import blind_tasks, recounts
-from backend.ledger.recounts import CountedRounds, Counting, Recounts
+from backend.ledger.recounts import CountedRounds, Counting, FurtherVote, FurtherVotes, Recounts
 from backend.ledger.rounds import ProjectRounds
 from backend.recounting import automatic
 from backend.telemetry import logs
@@ -106,6 +106,20 @@ def test_a_task_annotated_after_it_was_counted_keeps_its_label(studio: Studio) -
     runtime._thread.submit(runtime.recounter.store(key, found, "command")).result(60)
     assert studio.recounts(25) is None
     assert studio.recounts(26) is not None
+
+
+def test_a_missing_vote_that_comes_while_votes_are_counted_is_counted_the_next_time(studio: Studio) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    found = runtime._thread.submit(runtime.recounter.count(key)).result(60)
+    [round_] = studio.backend.rounds(studio.tasks[25], studio.project)
+    late = FurtherVote(
+        round_.id, "blue", studio.tasks[25], "Glad", None, 0.0, "missing", runtime._access.clock()
+    )
+    with studio.backend.ledger.write() as connection:
+        FurtherVotes(connection, key).store([late])
+    runtime._thread.submit(runtime.recounter.store(key, found, "automatic")).result(60)
+    with studio.backend.ledger.read() as connection:
+        assert FurtherVotes(connection, key).uncounted() == [studio.tasks[25]]
 
 
 def test_labels_that_are_forgotten_again_bring_the_first_labels_back(studio: Studio) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from whole_backend import Backend, votes
 
 from backend.ledger.database import tables
 from backend.ledger.reports import AlertKey, Alerts
+from backend.server.status import alarm_watch
 from backend.server.status.alarm_watch import _message, _RaisedAlarm
 from backend.server.status.report import Alert
 from backend.telemetry import metrics
@@ -105,6 +107,31 @@ def test_a_post_has_words_for_people_and_fields_for_programs_and_no_text_of_a_ta
     assert "marmalade" not in json.dumps(body)
     assert metric == 1.0
     assert all("score_off" in text and "a-secret-path" not in text for text in pages)
+
+
+def test_a_report_that_fails_ends_no_later_look(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(alarm_watch, "_PAUSE", 0.001)
+    with watched(tmp_path) as backend:
+        failures, looked = iter([ValueError("the text of a task")]), asyncio.Event()
+
+        async def look() -> list[AlertKey]:
+            for failure in failures:
+                raise failure
+            looked.set()
+            return []
+
+        async def run() -> None:
+            watching = asyncio.create_task(backend.runtime.alert_watch.run())
+            await asyncio.wait_for(looked.wait(), 30.0)
+            watching.cancel()
+
+        monkeypatch.setattr(backend.runtime.alert_watch, "look", look)
+        asyncio.run(run())
+    said = "".join(capfd.readouterr())
+    assert "alerts_not_read" in said
+    assert "the text of a task" not in said
 
 
 def test_an_address_that_refuses_is_tried_again_and_never_logged(

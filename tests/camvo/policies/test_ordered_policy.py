@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import camvo
+from camvo.policies.policy import Observation
+from camvo.policies.teaching import TaughtRound
 from camvo.replays.replay import VotesTable, replay
+from camvo.state.contribution import revision
 from camvo.state.state import State
+from camvo.votes.registry import describe_aggregation
 
 SCALE = ("1", "2", "3", "4", "5")
 PRICES = {"a": 0.1, "b": 0.3, "c": 1.0, "d": 3.0}
@@ -94,6 +98,26 @@ def test_state_of_a_scale_survives_a_snapshot():
             task.add(dict.fromkeys(models, "4"))
     assert first.decide() == second.decide()
     assert first.decide().label == "4"
+
+
+def test_label_of_a_person_that_came_first_can_be_taken_back_although_models_said_how_sure_they_are():
+    policy, state, context = camvo.Joint(), State(2), np.array([1.0, 0.0])
+    scale = camvo.OrderedVote(SCALE)
+    plan = policy.plan({"q": Observation(state, context, SCALE, scale)}, PRICES)
+    sure = dict.fromkeys(PRICES, 0.9)
+    at_once = policy.contribution(
+        plan,
+        "q",
+        {arm: {"q": "2"} for arm in PRICES},
+        "1",
+        human=True,
+        confidences={arm: {"q": share} for arm, share in sure.items()},
+    )
+    description = plan.describe("q") | {"aggregation": describe_aggregation(scale), "confidences": sure}
+    stored = TaughtRound.stored(description, context, dict.fromkeys(PRICES, "2"))
+    state.add(at_once)
+    state.add(revision(stored.contribution("1", human=True), stored.contribution("2")))
+    assert (state.kept_rounds.rounds, state.kept_rounds.owed.total()) == ([], 0)
 
 
 def test_plan_describes_the_scale():

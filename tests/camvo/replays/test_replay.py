@@ -238,6 +238,25 @@ def test_items_that_are_taken_keep_their_confidences():
     )
 
 
+@pytest.mark.parametrize("sure", [None, 0.9], ids=["without confidences", "with confidences"])
+def test_a_question_with_one_label_is_decided_with_a_score_of_at_most_1(sure):
+    rng = np.random.default_rng(9)
+    rng.random((60, 3))
+    table = VotesTable(
+        ("yes",),
+        {"a": 1.0, "b": 2.0, "c": 3.0},
+        np.ones((60, 2)),
+        np.where(rng.random((60, 3)) < 0.5, -1, 0),
+        np.zeros(60, dtype=np.int64),
+        confidences=None if sure is None else np.full((60, 3), sure),
+    )
+    rng.normal(size=(60, 3))
+    trace = replay(Joint(), table, human=rng.random(60) < 0.3)
+    decided = trace.labels >= 0
+    assert decided.sum() > 40
+    assert (trace.scores[decided] <= 1.0).all()
+
+
 def topics(items=400):
     return draw_topic_texts(MODELS, items=items, topics=3, seed=0)
 
@@ -274,10 +293,24 @@ def test_the_student_does_not_teach_itself():
         {QUESTION: Observation(state, table.contexts[0], table.labels)}, {**table.prices, STUDENT: 0.0}
     )
     alone = {STUDENT: {QUESTION: table.labels[0]}}
-    lesson = policy.contribution(plan, QUESTION, alone, table.labels[0])
-    assert arm.taught_too(lesson, 0, policy, plan, alone, {}).taught is None
+    assert arm.studied(0, policy, plan, (alone, {})).lesson(None) is None
     both = alone | {"large": {QUESTION: table.labels[1]}}
-    assert arm.taught_too(lesson, 0, policy, plan, both, {}).taught.label == table.labels[1]
+    assert arm.studied(0, policy, plan, (both, {})).lesson(None).label == table.labels[1]
+
+
+def test_labels_of_people_teach_a_student_with_enough_texts_no_further_text(monkeypatch):
+    """As on the server, which keeps no further text for them."""
+    states = []
+
+    class Watched(LookaheadState):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            states.append(self)
+
+    monkeypatch.setattr("camvo.student.MOST_TEXTS", 20)
+    monkeypatch.setattr("camvo.replays.replay.LookaheadState", Watched)
+    replay(Joint(), topics(60), student=True, human=np.ones(60, dtype=np.bool_))
+    assert len(states[0].texts.texts) == 20
 
 
 def test_joint_has_the_student_by_default_where_there_are_texts():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 from collections.abc import Iterator
 
@@ -74,6 +75,16 @@ def test_what_one_process_is_told_to_wait_holds_the_other_too(writer: Writer, cl
     assert (lease.calls, lease.hold) == (0, pytest.approx(30.0))
 
 
+def test_a_clock_that_was_set_back_makes_nobody_wait_until_it_has_caught_up(
+    writer: Writer, clock: SetClock
+) -> None:
+    rates = LedgerRates(writer)
+    asyncio.run(rates.exchange(MODEL, RateReport("", wanted=1, refused=1, refused_epoch=0, wait=30.0)))
+    assert lease_calls(rates, RateReport("", wanted=120)) == 0
+    clock.seconds -= 3600.0
+    assert lease_calls(rates, RateReport("", wanted=120)) == 120
+
+
 def test_a_model_that_was_never_called_has_no_rates(ledger: Ledger) -> None:
     with ledger.read() as connection:
-        assert answers.read_rates(connection, "test") is None
+        assert answers.read_rates(connection, "test", until=math.inf) is None

@@ -23,18 +23,20 @@ from narwhals.typing import IntoDataFrameT
 from rich.console import Console
 
 from backend.commands.label.run import run_label
+from backend.commands.shared.arguments import listed
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sinks import Kinds, Result, typed
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns
+from backend.errors import DatasetError
 from camvo.votes.labels import ErrorName
 
 
 def label(
     frame: IntoDataFrameT,
     *,
-    labels: Sequence[str] = (),
+    labels: Sequence[str] | str = (),
     text_column: str | None = None,
     ordered: ErrorName | None = None,
     label_config: str | Path | None = None,
@@ -55,7 +57,7 @@ def label(
         label_config = label_config.read_text("utf-8")
     options = LabelOptions(
         label_config=label_config,
-        labels=labels,
+        labels=listed(labels) if isinstance(labels, str) else labels,
         text_column=text_column,
         ordered=ordered,
         id_column=id_column,
@@ -69,7 +71,14 @@ def label(
         no_wait=no_wait,
         below=below,
     )
-    table = nw.from_native(frame, eager_only=True)
+    try:
+        table = nw.from_native(frame, eager_only=True)
+    except (TypeError, nw.exceptions.DuplicateError) as error:
+        raise DatasetError(
+            "is no DataFrame of pandas or polars with a name for each column",
+            where="frame",
+            fix="give a DataFrame, such as series.to_frame(), and name no column twice",
+        ) from error
     environment = quiet_environment(None if config is None else Path(config))
     console, added = Console(), _AddedColumns()
     tally = run_label(_Rows(table), options, environment, console, added.take)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pytest
 from labelling import LabelFolder
 from whole_backend import prompt_of
 
+from backend.errors import DatasetError
 from backend.notebook import label
 from backend.testing import Reply
 
@@ -42,3 +45,23 @@ def test_a_missing_text_of_a_nullable_column_is_no_text(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, moods) as folder:
         labelled = label(frame, labels=["Glad", "Sad"], text_column="text", config=folder.environment.config)
     assert labelled["camvo_error"].tolist()[1] == "text_empty"
+
+
+def test_labels_in_one_text_are_those_of_the_command(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        frame = pd.DataFrame({"text": ["gloomy"]})
+        labelled = label(frame, labels="Glad,Sad", text_column="text", config=folder.environment.config)
+    assert labelled["camvo_label"].tolist() == ["Sad"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.Series(["lovely"], name="text"),
+        ["lovely"],
+        pd.DataFrame([["lovely", "gloomy"]], columns=["text", "text"]),
+    ],
+)
+def test_what_is_no_frame_is_refused_with_its_cure(frame: Any) -> None:
+    with pytest.raises(DatasetError, match="is no DataFrame"):
+        label(frame, labels=["Glad", "Sad"], text_column="text")

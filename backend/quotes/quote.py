@@ -260,7 +260,7 @@ class QuoteEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class LongTasks:
+class _LongTasks:
     """The tasks whose prompts are longer than the context window of ``model``, which is ``context`` tokens.
 
     ``usd`` is the price of asking every model about them; ``first`` says where the first one is, if known.
@@ -275,7 +275,7 @@ class LongTasks:
 
 def long_tasks(
     tally: JobTally, pool: Pool, models: Sequence[ModelSettings], now: Mapping[str, AskingMode]
-) -> LongTasks | None:
+) -> _LongTasks | None:
     """The tasks that are too long for a model; ``None`` without any."""
     if not tally.too_long:
         return None
@@ -285,7 +285,7 @@ def long_tasks(
         )
         for model in models
     )
-    return LongTasks(tally.too_long, *pool.shortest_context, usd)
+    return _LongTasks(tally.too_long, *pool.shortest_context, usd)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,7 +307,7 @@ class Quote:
     spent_by_job: Annotated[float, _named("spent_by_job_usd")] = 0.0
     target: TargetQuote | None = None
     student: bool = False
-    too_long: LongTasks | None = None
+    too_long: _LongTasks | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The quote as plain JSON (docs/quote.md)."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
+from collections.abc import Collection
 from typing import Protocol
 
 
@@ -74,10 +76,24 @@ class TokenBucket:
 class Sporadic:
     """Refuses a share of the calls at random, whatever their rate, beside another provider's quota."""
 
-    def __init__(self, inner: QuotaProvider, share: float) -> None:
+    def __init__(self, inner: QuotaProvider, share: float, seed: int = 0) -> None:
         self._inner, self.share, self.quota = inner, share, inner.quota
-        self._random = random.Random(0)  # noqa: S311 - refusals, not secrets
+        self._random = random.Random(seed)  # noqa: S311 - refusals, not secrets
 
     def accepts(self, now: float) -> bool:
         """See :class:`QuotaProvider`."""
         return self._random.random() >= self.share and self._inner.accepts(now)
+
+
+class RefusedCalls:
+    """Refuses the calls with some numbers, counted from 1, and no others."""
+
+    quota = math.inf
+
+    def __init__(self, numbers: Collection[int]) -> None:
+        self._numbers, self._count = numbers, 0
+
+    def accepts(self, now: float) -> bool:
+        """See :class:`QuotaProvider`."""
+        self._count += 1
+        return self._count not in self._numbers

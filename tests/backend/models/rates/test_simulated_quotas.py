@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from quota_providers import FixedWindow, QuotaProvider, Sporadic, TokenBucket, TrailingWindow
+from quota_providers import FixedWindow, QuotaProvider, RefusedCalls, Sporadic, TokenBucket, TrailingWindow
 from simulated_calls import SimulatedCalls, model_settings
 from virtual_time import run_in_virtual_time
 
@@ -123,6 +123,30 @@ def test_a_quota_is_used_though_some_calls_are_refused_whatever_the_rate() -> No
         await calls.full_demand(12)
         assert calls.used(3, 12) >= 0.7
         assert calls.refused_share(3, 12) <= 0.3
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("share", [0.005, 0.02])
+@pytest.mark.parametrize("quota", [60, 200, 600])
+def test_a_few_refusals_at_random_leave_most_of_a_quota_usable(quota: int, share: float) -> None:
+    async def main() -> None:
+        used = list[float]()
+        for seed in range(4):
+            calls = SimulatedCalls(Sporadic(TrailingWindow(quota), share, seed), 1)
+            await calls.full_demand(20)
+            used.append(calls.used(5, 20))
+            assert calls.refused_share(5, 20) <= 0.25
+        assert sum(used) / len(used) >= 0.6
+
+    run_in_virtual_time(main())
+
+
+def test_one_more_refusal_while_the_rate_is_searched_for_does_not_stop_the_search() -> None:
+    async def main() -> None:
+        calls = SimulatedCalls(RefusedCalls({4, 400}), 1)
+        await calls.full_demand(10, workers=20)
+        assert calls.accepted[9] >= 600
 
     run_in_virtual_time(main())
 

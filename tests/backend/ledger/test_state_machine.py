@@ -196,7 +196,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
         def step(worker: Worker) -> Any:
             estimate = CallEstimate(CEILING, 10)
-            return asyncio.run(worker.calls.claim(key, query, estimate, self.time, 30.0))
+            return asyncio.run(worker.calls.claim(key, query, estimate, time.monotonic(), 30.0))
 
         if key not in self.stored and taken:
             # In this one transaction nothing is written, so it does not matter how it ends.

@@ -24,7 +24,7 @@ QUERY = ModelQuery("7", 1, "red:3", (), {}, BudgetSettings())
 def member(text: str = "Sun.", system: str = "Label it.", patience: float = 1000.0, **query: Any) -> Member:
     future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
     task = PackedTask(system, {"note": text}, {})
-    return Member(replace(QUERY, **query), task, text, time.time() + patience, bool, future)
+    return Member(replace(QUERY, **query), task, text, time.monotonic() + patience, bool, future)
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -42,7 +42,7 @@ class Sent:
 
     def __init__(self) -> None:
         self.prompts: list[list[Member]] = []
-        self.collector = _Collector(self._send, time.time)
+        self.collector = _Collector(self._send)
         self.more = asyncio.Event()
 
     async def _send(self, members: list[Member]) -> None:

@@ -94,4 +94,4 @@ def member(key: str) -> Member:
     future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
     query = ModelQuery("7.1", 1, "red:4", (), {}, BudgetSettings())
     task = PackedTask("Label it.", {"note": key}, {"mood": {"type": "string"}})
-    return Member(query, task, key, time.time() + 1000.0, bool, future)
+    return Member(query, task, key, time.monotonic() + 1000.0, bool, future)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -42,6 +43,7 @@ from backend.label_studio.payloads import parse_webhook
 from backend.learning.actions import forget_next, parts, prepare_event
 from backend.ledger import Ledger, money
 from backend.ledger.answers import CallOutcome
+from backend.ledger.claims import Contacts
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import RoundKey
@@ -264,6 +266,8 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 10.0, 16.0, 70.0, 90_000.0]))
     def wait(self, seconds: float) -> None:
         self.time += seconds
+        for worker in self.workers:
+            worker.calls._contacts = Contacts(LEASE)  # they have reached the ledger meanwhile
 
     # -- learning
 

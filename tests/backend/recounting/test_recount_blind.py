@@ -64,7 +64,7 @@ class Audit:
                 found.results.append(Recount(round_.id, task, label, score, label != round_.label))
                 if round_.audit:
                     found.blind.add(round_.id)
-            return _record(connection, PROJECT, [found], reason="command", sequence=1, now=3.0)
+            return _record(connection, PROJECT, [found], reason="command", sequence=1, began_at=3.0)
 
     def queue(self) -> BlindQueue:
         with self.ledger.read() as connection:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from time import monotonic
 from types import MappingProxyType
 from weakref import WeakSet
@@ -157,7 +158,7 @@ class Pool:
                 fix="shorten them, take the model out of the pool, or set project_instructions: false",
             )
 
-    @property
+    @cached_property
     def shortest_context(self) -> tuple[str, int]:
         """The model that reads the shortest prompts, and their tokens, as far as that is known."""
         contexts = {name: caller.model.context or _CONTEXT for name, caller in self._callers.items()}

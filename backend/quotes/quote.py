@@ -99,7 +99,8 @@ class JobTally:
         count = pool[pool.names[0]].model.count
         stages = asked_together(questions)
         prompts = [count(prompt_messages(stage, job.settings.instructions)) for stage in stages]
-        alone, long = sum(prompts), [tokens for tokens in prompts if tokens > pool.shortest_context[1]]
+        _, most = pool.shortest_context
+        alone, long = sum(prompts), [tokens for tokens in prompts if tokens > most]
         answer = {question.name: next(iter(question.options), "") for question in questions}
         self.tasks += 1
         self.prompts += len(stages)

@@ -84,7 +84,7 @@ class TaughtRound:
         estimates, stages = plan.estimates[question], plan.stages
         cast = {arm: answers.get(question) for arm, answers in votes.items()}
         q = dict(zip(plan.arms, estimates.q.tolist(), strict=True))
-        sure = on_question(confidences, question) if estimates.aggregation == LABEL_VOTE else UNKNOWN
+        sure = _counted(on_question(confidences, question), estimates.aggregation)
         if stages is None:
             compared = _compared(plan, question, cast, sure) if len(cast) == len(plan.arms) else ()
             return cls(
@@ -134,7 +134,7 @@ class TaughtRound:
             order=tuple(stages["order"]),
             first=stages["first"],
             kept=stages["kept"],
-            sure=plan.get("confidences", UNKNOWN) if aggregation == LABEL_VOTE else UNKNOWN,
+            sure=_counted(plan.get("confidences", UNKNOWN), aggregation),
             histories=histories,
             studied=studied,
             everyone=stages["coin"] == "everyone",
@@ -161,6 +161,11 @@ class TaughtRound:
             return rewards
         kept_round = KeptRound.of(self.votes, label, self.sure, everyone=self.everyone) if human else None
         return replace(rewards, exploration=self.exploration, kept=kept_round)
+
+
+def _counted(sure: Sure, aggregation: Aggregation) -> Sure:
+    """The confidences that teach: those in votes for labels without an order."""
+    return sure if aggregation == LABEL_VOTE else UNKNOWN
 
 
 def _compared(plan: Plan, question: str, votes: Cast, sure: Sure) -> tuple[SureVote, ...]:

@@ -125,10 +125,11 @@ class AlertWatch:
             began = time.monotonic()
             try:
                 await self.look()
+            except CamvoError as error:
+                _log.warning("alerts_not_read", code=error.code, reason=str(error))
             except Exception as error:  # one project that cannot be reported must not end all alarms
-                # The text of an unexpected error might quote a task.
-                reason = str(error) if isinstance(error, CamvoError) else type(error).__name__
-                _log.warning("alerts_not_read", reason=reason)
+                # Its text might quote a task.
+                _log.warning("alerts_not_read", code="internal", reason=type(error).__name__)
             pause = max(_PAUSE, (time.monotonic() - began) / _SHARE)
             pause = min(pause, _LEASE / 2)
 

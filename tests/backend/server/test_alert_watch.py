@@ -131,6 +131,7 @@ def test_a_report_that_fails_ends_no_later_look(
         asyncio.run(run())
     said = "".join(capfd.readouterr())
     assert "alerts_not_read" in said
+    assert "internal" in said
     assert "the text of a task" not in said
 
 

@@ -164,8 +164,11 @@ def is_counted_again(installation: Installation, project: int) -> bool:
     server = installation.server
     with server.ledger.read() as connection:
         [stored] = projects.list_all(connection)
-        look = Recounts(connection, stored.key).last_look()
-        known, _ = Annotations(connection, stored.key).count_received(look.looked_at if look else 0.0)
+        countings = Recounts(connection, stored.key).countings()
+        # A label that came during a counting is news for the next one, so a counting's beginning is the date.
+        known, _ = Annotations(connection, stored.key).count_received(
+            countings[0].created_at if countings else 0.0
+        )
         return LABELLED - known < known / 2 and not Recounts(connection, stored.key).pending()
 
 

@@ -67,7 +67,8 @@ class Pool:
 
     Raises:
         PriceMissingError: a model has no price.
-        ConfigError: litellm does not know a model's provider.
+        ConfigError: litellm does not know a model's provider, or two models send the same request, so that
+            one answer would be two votes.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Pool:
             if (packed := settings.packed) is not None:
                 model = Model(packed, key, meters)
                 self._packed[packed.name] = ModelCaller(model, rates, clock, self.gate, caller)
+        _refuse_echoes([caller.model for caller in self._callers.values()])
         callers = [*self._callers.values(), *self._packed.values()]
         meters += [caller.model.meter for caller in callers if not caller.model.settings.is_embedded]
 
@@ -361,6 +363,21 @@ class CachingPool:
             version=answer.version,
             cut_off=answer.cut_off,
         )
+
+
+def _refuse_echoes(models: Sequence[Model]) -> None:
+    """Refuse a model whose requests another one sends: each answer would be two votes."""
+    senders: dict[str, Model] = {}
+    for model in models:
+        prompt = [{"role": role, "content": ""} for role in ("system", "user")]
+        first = senders.setdefault(model.fingerprint(prompt, {}), model)
+        if first is not model:
+            raise ConfigError(
+                f"asks {model.settings.model} exactly as {first.settings.name!r} does, so that one answer"
+                " would count as two votes",
+                where=model.where,
+                fix="ask another model, or remove one of the two",
+            )
 
 
 def _cut_off(model: str) -> CutOffError:

@@ -453,6 +453,16 @@ def test_an_unknown_provider_is_refused_at_the_start() -> None:
         Pool([ModelSettings(name="a", model="opnai/gpt-4o", input_price=1, output_price=1)])
 
 
+def test_a_second_name_for_the_same_requests_is_refused() -> None:
+    with pytest.raises(ConfigError, match="asks openai/a exactly as 'a' does"):
+        pool_of(model(name="a"), model(name="b", model="openai/a", input_price=9, api_key_env="B"))
+
+
+@pytest.mark.parametrize("other", [{"temperature": 1}, {"parameters": {"api_base": "http://b/v1"}}])
+def test_one_model_with_two_kinds_of_requests_is_two_models(other: dict[str, Any]) -> None:
+    assert pool_of(model(name="a"), model(name="b", model="openai/a", **other)).names == ("a", "b")
+
+
 def test_before_the_first_answer_the_expected_output_is_max_tokens() -> None:
     pool = pool_of(model(max_tokens=100))
     counted = pool["test"].model.count(MESSAGES)

@@ -23,6 +23,7 @@ from backend.datasets.tasks import IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction
 from backend.ledger import Ledger, money
+from backend.ledger.batches import WaitingTasks
 from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
@@ -311,11 +312,25 @@ def label_tasks(
     labelling = Labelling(jobs.process, jobs.settings.tasks_at_once, counts)
     tally = RunTally(counts, Spending(jobs.process.ledger, jobs.project), jobs.settings.arms)
 
+    swept = False
+
     def label(of: DatasetJobs, most: int | None) -> None:
+        nonlocal swept
+        swept = True
         _sweep(of, tasks, console, labelling, tally, most=most, everyone=everyone, only_failed=jobs.again)
 
     BatchRun(jobs, label, console, wait).run(tasks.tasks)
+    if not swept:  # no batch is back
+        _count(jobs, tasks, counts)
     return tally
+
+
+def _count(jobs: DatasetJobs, tasks: IndexedTasks, counts: RunCounts) -> None:
+    """Count the tasks of a run that has come to none of them."""
+    counts.labelled_before = sum(stored.complete for stored in jobs.look_up(tasks.first_rows()))
+    with jobs.process.ledger.read() as connection:
+        waiting, _ = WaitingTasks(connection).count(jobs.project)
+    counts.waiting = min(waiting, counts.left)
 
 
 def _sweep(

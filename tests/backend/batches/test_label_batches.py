@@ -170,6 +170,19 @@ def test_without_waiting_the_same_command_goes_on_when_it_is_run_again(
         assert set(server.bought.values()) == {1}
 
 
+def test_while_no_batch_is_back_the_labels_of_earlier_runs_are_counted(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely")
+        label(folder)
+        server.ends = lambda batch: False
+        folder.table("lovely", "gloomy")
+        label(folder, wait=False)
+        counts = label(folder, wait=False).counts
+        assert (counts.labelled, counts.labelled_before, counts.waiting, counts.left) == (0, 1, 1, 1)
+
+
 def test_after_an_interruption_it_says_what_is_out_and_the_same_command_goes_on(
     tmp_path: Path, server: BatchServer
 ) -> None:
@@ -339,6 +352,7 @@ def test_a_provider_without_batches_is_refused_before_anything_is_spent(
         moods,
         server=server,
         of_models={"batch": True, "model": "groq/x", "api_key_env": "OPENAI_API_KEY"},
+        models=("red",),
     ) as folder:
         folder.table("lovely")
         with pytest.raises(BatchesUnsupportedError):

@@ -23,8 +23,9 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.carrying import Carrying, Transactions, carry_prior
-from backend.ledger import LedgerAccess, Writer, carried
-from backend.ledger.decided import DecidedTask, JudgedTwice, asked_by_score, judged_twice
+from backend.ledger import LedgerAccess, Writer
+from backend.ledger.epochs import DecidedTask, JudgedTwice, asked_by_score, judged_twice
+from backend.ledger.events import ProjectEvents
 from backend.ledger.projects import Scheme, Schemes, latest_of
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
@@ -438,7 +439,7 @@ def _begun(project: str, new: Sequence[Scheme], priors: Mapping[str, str]) -> Tr
     """
 
     def begin(scheme: Scheme, connection: Connection) -> None:
-        carried.lock(connection, project)  # before it is read whether another process was faster
+        ProjectEvents(connection, project).lock()  # before it is read whether another process was faster
         schemes = Schemes(connection, project)
         if schemes.epochs().get(scheme.control) == scheme.epoch:
             return

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from backend.errors import LedgerError
 from backend.learning.teaching import append_restart
-from backend.ledger import LedgerAccess, carried, learning_data, projects
+from backend.ledger import LedgerAccess, learning_data, projects
 from backend.ledger.database.writer import outlast
 from backend.ledger.events import Base, Event, NewEvent, ProjectEvents, Snapshot, StateRecords
 from backend.ledger.learning_data import LearningRounds, ProjectLessons
@@ -546,7 +546,7 @@ def _append(  # noqa: PLR0917 - a state, and its event
 ) -> None:
     """Append lessons to a state; as its first event, unless another process has appended one since."""
     events = ProjectEvents(connection, key.project)
-    carried.lock(connection, key.project)
+    events.lock()
     if first and events.after(0, control=key.control, epoch=key.epoch, limit=1):
         return
     contribution = Contribution.of_earlier(earlier, dimension).pack()

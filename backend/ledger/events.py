@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    update,
 )
 
 from backend.errors import LedgerError
@@ -192,6 +193,12 @@ class ProjectEvents:
 
     connection: Connection
     project: str
+
+    def lock(self) -> None:
+        """Let nobody else append events until the transaction ends."""
+        of = tables.projects
+        unchanged = update(of).where(of.c.key == self.project).values(sequence=of.c.sequence)
+        self.connection.execute(unchanged)
 
     def append(self, new: Sequence[NewEvent], now: float) -> range:
         """Append events to the project's list, in their order, and return their numbers."""

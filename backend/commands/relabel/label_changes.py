@@ -12,7 +12,7 @@ from backend.commands.bulk.dataset_jobs import ScoreLevels
 from backend.commands.shared.arguments import listed
 from backend.errors import ConfigError
 from backend.learning.label_schemes import Concern, Transition
-from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
+from backend.ledger.epochs import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
 from backend.ledger.projects import Schemes
 from backend.questions import ConfigQuestion
 from backend.questions.relabelling import LabelFates, label_values, labels_of

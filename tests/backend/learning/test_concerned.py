@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from backend.learning.label_schemes import Concern
-from backend.ledger.decided import DecidedTask
+from backend.ledger.epochs import DecidedTask
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.sets import SubsetVote

@@ -17,10 +17,11 @@ from sqlalchemy import Connection
 from backend.annotation.job import Contexts, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.learning.label_schemes import epochs_with_other_instructions
-from backend.learning.states import BackgroundFits, EarlierProjects, StateKey, States, Students, question_kind
+from backend.learning.states import BackgroundFits, EarlierProjects, States, Students, question_kind
 from backend.ledger import LedgerAccess, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
+from backend.ledger.events import StateKey
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Schemes, latest_of
 from backend.ledger.rounds import ProjectRounds

@@ -26,7 +26,7 @@ from backend.learning.teaching import (
 from backend.ledger import events, human_annotations, rounds
 from backend.ledger.database.statements import portions
 from backend.ledger.epochs import CarriedRounds, CarryProgress, copy_votes, votes_of
-from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
+from backend.ledger.events import Event, NewEvent, ProjectEvents, StateKey, StateRecords
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.projects import Scheme, Schemes
 from backend.ledger.rounds import QuestionRounds, Round
@@ -83,7 +83,7 @@ def carry_prior(connection: Connection, project: str, scheme: Scheme, source: st
     """
     control, epoch, ledger = scheme.control, scheme.epoch, ProjectEvents(connection, project)
     ledger.lock()
-    known = StateRecords(connection, project, control, epoch).base() is not None
+    known = StateRecords(connection, StateKey(project, control, epoch)).base() is not None
     if known or ledger.after(0, control=control, epoch=epoch, limit=1):
         return 0
     found = ledger.latest_rounds(control, source, _MOST_PRIOR)
@@ -193,9 +193,9 @@ class Carrying:
         if carried_rounds.progress() is not None:
             return
         later = ledger.after(0, control=control, epoch=epoch, limit=1)
-        fresh = not later and StateRecords(connection, self.project, control, epoch).base() is None
+        fresh = not later and StateRecords(connection, StateKey(self.project, control, epoch)).base() is None
         carried_rounds.keep(CarryProgress(fresh))
-        base = StateRecords(connection, self.project, control, self._source).base()
+        base = StateRecords(connection, StateKey(self.project, control, self._source)).base()
         if fresh and base is not None:
             state = State.restore(base.state).relabelled(self.relabelling.vote).snapshot()
             base = replace(base, epoch=epoch, state=state, digest=events.digest_of(state))

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from backend.learning import states
-from backend.learning.states import EarlierProjects, StateKey, States, question_kind
+from backend.learning.states import EarlierProjects, States, question_kind
 from backend.ledger import Ledger, LedgerAccess
+from backend.ledger.events import StateKey
 from backend.ledger.human_annotations import Withdrawal
 from backend.ledger.learning_data import ProjectLessons
 from camvo.policies.policy import JointFitData

@@ -64,15 +64,6 @@ class _DigitLabels:
 
 
 @dataclass(frozen=True, slots=True)
-class _Estimate:
-    """CaMVo's estimate of the share of its labels that are right, with a 95% interval."""
-
-    share: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Review:
     """What a person's labels of the least certain images changed.
 
@@ -83,8 +74,9 @@ class _Review:
         mended: how many of the changed labels are right now.
         broken: how many of them were right before.
         right: the share of all labels that are right now.
-        before: the estimate of CaMVo's labels before the review, from their scores alone.
-        after: the same estimate, now that the person has checked some of them.
+        before: the estimated share of CaMVo's labels that are right before the review, from their scores
+            alone: its 95% interval.
+        after: the same, now that the person has checked some of them.
     """
 
     labelled: int
@@ -93,8 +85,8 @@ class _Review:
     mended: int
     broken: int
     right: float
-    before: _Estimate
-    after: _Estimate
+    before: str
+    after: str
 
 
 def _vote_on_digits() -> _Digits:
@@ -225,9 +217,9 @@ class _Digits:
         return _DigitLabels(float((labels == self._truth).mean()), cost)
 
 
-def _estimate(scores: Array, checked: list[tuple[float, float]]) -> _Estimate:
+def _estimate(scores: Array, checked: list[tuple[float, float]]) -> str:
     found = ScoreCounts.of(scores.tolist(), checked).share_right()
-    return _Estimate(found.share, found.low, found.high)
+    return f"{found.low:.0%} to {found.high:.0%}"
 
 
 _CREATED = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -573,17 +565,13 @@ def _print_review(console: Console, review: _Review, found: _DigitLabels) -> Non
     rows = (
         f"lowest scores first: {review.corrected} were wrong",
         f"{flipped}: {review.mended} to right, {review.broken} to wrong",
-        f"estimate of CaMVo's share of right labels: {_interval(review.before)},",
-        f"now {_interval(review.after)} (95% intervals; in truth {found.right:.1%})",
+        f"estimate of CaMVo's share of right labels: {review.before},",
+        f"now {review.after} (95% intervals; in truth {found.right:.1%})",
     )
     _say(console, f"[bold]{f'you label {review.labelled}':<20}[/] {review.right:>6.1%} right  {rows[0]}")
     for row in rows[1:]:
         _say(console, f"{'':<20} {row}")
     console.print()
-
-
-def _interval(estimate: _Estimate) -> str:
-    return f"{estimate.low:.0%} to {estimate.high:.0%}"
 
 
 def _print_next_steps(console: Console, seconds: float) -> None:

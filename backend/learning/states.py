@@ -440,16 +440,8 @@ def _grown(now: int, before: int) -> bool:
 _CHECK: Final = 60.0
 """Seconds after which a state is checked for lessons that it must not use any more."""
 
-_MANY: Final = 6
-
 _MORE: Final = 1.5
 """The growth of the number of rounds after which what they teach is computed again; it takes a fit."""
-
-
-def question_kind(tag: str, labels: int) -> str:
-    """The kind of a question: lessons about one are no lessons about others."""
-    size = "2" if labels <= 2 else f"3-{_MANY}" if labels <= _MANY else f"{_MANY + 1}+"
-    return f"{tag}:{size}"
 
 
 class EarlierProjects:

@@ -232,6 +232,7 @@ class AutomaticRecounts:
         self._by_itself = settings.recount and delivery.possible
         self._claims = ProjectClaims(access.writer, "recount", _LEASE)
         self._resting: dict[str, float] = {}
+        self._busy = set[str]()
 
     @property
     def can_deliver(self) -> bool:
@@ -257,7 +258,7 @@ class AutomaticRecounts:
         A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
         logged: its text might quote a task.
         """
-        if not await self._claims.acquire(project):
+        if not await self._begin(project):
             return
         try:
             await self._look(project)
@@ -272,16 +273,35 @@ class AutomaticRecounts:
             _log.error("recount_failed", project=project, code=code, reason=reason)
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
         finally:
-            await self._claims.release(project)
+            await self._end(project)
 
     async def deliver(self, project: str) -> None:
-        """Deliver what a recount changed, unless another process does, or this one has no key."""
-        if not self._delivery.possible or not await self._claims.acquire(project):
+        """Deliver what a recount changed, unless that is under way, or this server has no key."""
+        if not self._delivery.possible or not await self._begin(project):
             return
         try:
             await self._delivery.deliver(project, partial(self._claims.acquire, project))
         finally:
+            await self._end(project)
+
+    async def _begin(self, project: str) -> bool:
+        """Begin to work on a project; false if this process or another one does already."""
+        if project in self._busy:
+            return False
+        self._busy.add(project)
+        begun = False
+        try:
+            begun = await self._claims.acquire(project)
+        finally:
+            if not begun:
+                self._busy.discard(project)
+        return begun
+
+    async def _end(self, project: str) -> None:
+        try:
             await self._claims.release(project)
+        finally:
+            self._busy.discard(project)
 
     async def _look(self, project: str) -> None:
         if not await self._access.read_once(lambda connection: _is_due(connection, project)):

@@ -379,6 +379,24 @@ def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path
         assert not theirs._thread.submit(theirs.recounts._claims.acquire(key)).result(10)
 
 
+def test_a_training_leaves_a_delivery_that_is_under_way_alone(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    delivered: list[str] = []
+
+    async def deliver(project: str, go_on: object) -> int:
+        delivered.append(project)
+        await runtime.recounts.deliver(project)
+        return 0
+
+    monkeypatch.setattr(runtime.recounts._delivery, "deliver", deliver)
+    studio.tend()
+    assert delivered == [key]
+    studio.tend()  # the one that ended left nothing behind
+    assert delivered == [key, key]
+
+
 # -- what people are told
 
 

@@ -335,8 +335,8 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
     fix = f"run {waiting.command}"
     certifying = sum(question.guarantee.run for question in project.current)
     if certifying:
-        fix += f", before further blind tasks are labelled: the {of(certifying, 'blind label')} so far then"
-        fix += " certify nothing any more"
+        fix += " once you have used what blind tasks certify, or before more of them are labelled:"
+        fix += f" the {of(certifying, 'blind label')} so far then certify nothing any more"
     elif is_of_label_studio(project.key):
         fix += "; a server with LABEL_STUDIO_API_KEY does it by itself"
     return [Alert("recount_waiting", message, fix, level="note")]

@@ -118,9 +118,8 @@ class DriftTests:
         voted = {arm: group for arm, group in round_.witnesses.items() if group != SILENT}
         if len(voted) < 2:
             return
-        stratum = tuple(
-            voted
-        )  # a model that is down for an hour has not changed, and neither have the others
+        # Not those asked: a model that is down for an hour has not changed, and neither have the others.
+        stratum = tuple(voted)
         _add(self.tasks, stratum, voted.values(), self._draw("tasks"))
         for arm, group in voted.items():
             others = [other for name, other in voted.items() if name != arm]

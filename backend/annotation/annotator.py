@@ -39,7 +39,7 @@ from backend.ledger.projects import FailedTasks, asked_before_labels_changed
 from backend.ledger.recounts import FurtherVote, FurtherVotes
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions.question import questions_to_ask
-from backend.settings.policies import policy_of
+from backend.questions.together import policy_for
 from backend.telemetry import metrics, tracing
 from camvo.numerics.small import is_known
 from camvo.policies.joint import Joint
@@ -250,7 +250,8 @@ class Annotator:
         self, job: Job, questions: Sequence[JobQuestion], asking: Asking, known: _Known
     ) -> Terms:
         """The policy, the price of each arm that it may ask, and the task's conditions."""
-        policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
+        names = [question.name for question in questions]
+        policy = policy_for(job.settings.policy, job.config.questions, names)
         policy, costs = await asking.offered(policy)
         allowance = await self._allowances.allowance(policy, job, costs)
         waits = self._voters.waits(job, costs)

@@ -27,12 +27,12 @@ from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
 from backend.questions import ConfigQuestion
+from backend.questions.together import policy_for
 from backend.runtime import AnnotationProcess
 from backend.server.status.formats import of
 from backend.server.status.missing import Ending, Missing, missing_of
 from backend.server.status.work import SAME_COMMAND
 from backend.settings import Settings
-from backend.settings.policies import policy_of
 from backend.telemetry import tracing
 from camvo.errors import CamvoError
 
@@ -298,9 +298,11 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
 
 def _always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
     """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
-    aggregations = [question.control.aggregation for question in questions]
-    policy = policy_of(settings.policy, aggregations)
-    return bool(settings.few_shot) or any(map(policy.linear, aggregations))
+    return bool(settings.few_shot) or any(
+        policy_for(settings.policy, questions, [question.name]).linear(question.control.aggregation)
+        for question in questions
+        if not question.conditions
+    )
 
 
 def label_tasks(

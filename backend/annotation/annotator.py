@@ -18,7 +18,7 @@ from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion,
 from backend.annotation.job_questions import HeldRounds, JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Openings, Planned, Planner, Terms
 from backend.annotation.replies import Replies, no_vote_error
-from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
+from backend.errors import BatchPendingError, LedgerError, NoVoteError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import Scorers, StateKey
@@ -200,6 +200,7 @@ class Annotator:
             decisions = await weigh(replies.votes, decide)
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
+                asking.failed()
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
             if holds_contexts:
                 vectors = [contexts.of(question, soon=job.hurried) for question in questions]
@@ -566,6 +567,8 @@ def _record_failure(connection: Connection, job: Job, error: TaskError, now: flo
     if not projects.is_deleted(connection, job.project, job.task):
         projects.ensure(connection, job.project, now)
         FailedTasks(connection, job.project).record(job.task, error.code, now, job.file)
+        if isinstance(error, NoVoteError):
+            WaitingTasks(connection).forget([(job.project, job.task)])
 
 
 def _finished_round(

@@ -20,7 +20,15 @@ from backend.ledger.certificates import Certificates
 from backend.ledger.database import tables
 from backend.ledger.database.statements import now, portions
 from backend.ledger.deletions import Prunable
-from backend.ledger.events import Base, LearntRound, ProjectEvents, Snapshot, StateRecords, digest_of
+from backend.ledger.events import (
+    Base,
+    LearntRound,
+    ProjectEvents,
+    Snapshot,
+    StateKey,
+    StateRecords,
+    digest_of,
+)
 from backend.ledger.money import from_picodollars, wrong_accounts
 from camvo.errors import SnapshotError
 from camvo.policies.teaching import TaughtRound
@@ -265,24 +273,12 @@ def _time(seconds: float) -> str:
 _EVENTS_AT_ONCE = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _StateName:
-    """One question of one project in one epoch."""
-
-    project: str
-    control: str
-    epoch: str
-
-    def __str__(self) -> str:
-        return f"project {self.project}, control {self.control}, epoch {self.epoch}"
-
-
 def _nothing(advanced: int) -> None:
     """Ignore progress."""
 
 
 def _lessons(
-    connection: Connection, name: _StateName, after: int, through: int, advance: _Advance = _nothing
+    connection: Connection, name: StateKey, after: int, through: int, advance: _Advance = _nothing
 ) -> Iterator[list[Contribution]]:
     """Yield what a state's events after a number teach, up to another number, in order and in portions."""
     while portion := [
@@ -297,9 +293,7 @@ def _lessons(
         advance(len(portion))
 
 
-def _continued(
-    connection: Connection, name: _StateName, base: Base | None, like: State, through: int
-) -> State:
+def _continued(connection: Connection, name: StateKey, base: Base | None, like: State, through: int) -> State:
     """The sum of a state's base and events up to a number, in the form of another state."""
     state, after = State(like.dimension, like.lambda_l, linear=like.linear), 0
     if base is not None:
@@ -311,9 +305,9 @@ def _continued(
     return state
 
 
-def _readable_snapshots(connection: Connection, name: _StateName) -> Iterator[tuple[Snapshot, State]]:
+def _readable_snapshots(connection: Connection, name: StateKey) -> Iterator[tuple[Snapshot, State]]:
     """Yield a state's snapshots, the newest first, without those of another format."""
-    for snapshot in StateRecords(connection, name.project, name.control, name.epoch).snapshots():
+    for snapshot in StateRecords(connection, name).snapshots():
         try:
             yield snapshot, State.restore(snapshot.state)
         except SnapshotError:
@@ -334,18 +328,16 @@ class _Fold:
         made: list[tuple[Base, Base | None]] = []
         with ledger.read() as connection:
             for control, epoch in Prunable(connection, self.project).states_through(self.through):
-                previous = StateRecords(connection, self.project, control, epoch).base()
+                name = StateKey(self.project, control, epoch)
+                previous = StateRecords(connection, name).base()
                 if previous is None or previous.sequence < self.through:
-                    name = _StateName(self.project, control, epoch)
                     made.append((self._sum(connection, name, previous, advance), previous))
         with ledger.write() as connection:
             for base, previous in made:
                 events.replace_base(connection, base, previous)
         return len(made)
 
-    def _sum(
-        self, connection: Connection, name: _StateName, previous: Base | None, advance: _Advance
-    ) -> Base:
+    def _sum(self, connection: Connection, name: StateKey, previous: Base | None, advance: _Advance) -> Base:
         state = None if previous is None else State.restore(previous.state)
         added, after = (0, 0) if previous is None else (previous.events, previous.sequence)
         for portion in _lessons(connection, name, after, self.through, advance):
@@ -363,7 +355,7 @@ class _Fold:
         return base
 
 
-def _verify(connection: Connection, name: _StateName, base: Base, state: State) -> None:
+def _verify(connection: Connection, name: StateKey, base: Base, state: State) -> None:
     """Check that the packed sum is the sum, and that it continues to each snapshot that a server has made."""
     wrong = _differences(State.restore(base.state), state)
     for snapshot, saved in _readable_snapshots(connection, name):
@@ -555,7 +547,7 @@ def _wrong_numbers(connection: Connection, project: str, newest: int) -> Iterato
 
 def _wrong_bases(folded: dict[tuple[str, str], Base]) -> Iterator[_Problem]:
     for base in folded.values():
-        where = str(_StateName(base.project, base.control, base.epoch))
+        where = str(StateKey(base.project, base.control, base.epoch))
         if not base.whole:
             yield _Problem("state", where, "the bytes of its base are not those that were stored")
         try:
@@ -568,7 +560,7 @@ def _wrong_states(
     connection: Connection, project: str, newest: int, folded: dict[tuple[str, str], Base]
 ) -> Iterator[_Problem]:
     for control, epoch in Prunable(connection, project).states_through(newest):
-        name, base = _StateName(project, control, epoch), folded.get((control, epoch))
+        name, base = StateKey(project, control, epoch), folded.get((control, epoch))
         try:
             for snapshot, saved in _readable_snapshots(connection, name):
                 if base is not None and snapshot.sequence < base.sequence:

@@ -38,10 +38,10 @@ from labelling import LabelFolder
 from postgres import Postgres
 from sqlalchemy import func, insert, select
 
-from backend.learning.states import StateKey, States
+from backend.learning.states import States
 from backend.ledger import Ledger, Writer, projects
 from backend.ledger.database import tables
-from backend.ledger.events import ProjectEvents, StateRecords
+from backend.ledger.events import ProjectEvents, StateKey, StateRecords
 from backend.testing import Reply
 from backend.upkeep import copy
 from camvo.state.contribution import Contribution

@@ -21,7 +21,7 @@ from backend.annotation.replies import Replies, no_vote_error
 from backend.errors import BatchPendingError, LedgerError, NoVoteError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.label_schemes import LabelSchemes
-from backend.learning.states import Scorers, StateKey
+from backend.learning.states import Scorers
 from backend.learning.teaching import (
     NewRound,
     confirmation,
@@ -34,6 +34,7 @@ from backend.ledger import LedgerAccess, human_annotations, projects, recounts, 
 from backend.ledger import answers as pack_checks
 from backend.ledger.batches import Lines, WaitingTasks
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
+from backend.ledger.events import StateKey
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks, asked_before_labels_changed
 from backend.ledger.recounts import FurtherVote, FurtherVotes
@@ -193,7 +194,7 @@ class Annotator:
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
                 texts = [question.context for question in questions]
                 self._questions.embedder.expect(texts, soon=job.hurried)
-            span.note(POLICY=job.settings.policy.name, FIRST=plan.subset)
+            span.note(policy=job.settings.policy.name, first=plan.subset)
         with self._openings.asking(job.project, plan):
             replies = await asking.ask(policy, plan, planned.known)
             decide = partial(policy.decide, plan, replies.votes, confidences=replies.confidences)

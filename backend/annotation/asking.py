@@ -475,7 +475,7 @@ class Asking:
                 asked = (*asked, *singly)
             number += 1
             with tracing.span(tracing.STAGE) as span, self.voters.waiting(self.prompt):
-                span.note(STAGE_NUMBER=number, STAGE_MODELS=[*asked])
+                span.note(stage_number=number, stage_models=[*asked])
                 stage = await self._together(asked, plan, voted=replies.any_vote, spares=policy.spares)
             for arm, reply in zip(asked, stage, strict=True):
                 if isinstance(reply, BudgetExhaustedError):

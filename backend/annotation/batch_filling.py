@@ -425,9 +425,8 @@ class Settlement:
             sure = answer_confidences(answer.content, answer.tokens, named, _sent_schema(lead.body))
         else:
             count_parts(lead.model, contents)
-        usage = Usage(answer.input_tokens, answer.output_tokens, answer.cost)
         cut_off = lead.number is None and answer.cut_off
-        outcome = CallOutcome(None, usage, None, None, sure, answer.version, cut_off)
+        outcome = CallOutcome(None, answer.usage, None, None, sure, answer.version, cut_off)
         return _Settled(request, outcome, contents)
 
     async def _book_all(self, job: BatchJob, settled: Sequence[_Settled]) -> None:

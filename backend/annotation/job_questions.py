@@ -23,8 +23,8 @@ from backend.errors import ImageUnavailableError, TaskError
 from backend.label_studio.client import http_client
 from backend.learning.examples import Examples, label_texts
 from backend.learning.label_schemes import Asked, epochs_with_other_instructions
-from backend.learning.states import StateKey
 from backend.ledger import LedgerAccess, recounts, rounds
+from backend.ledger.events import StateKey
 from backend.ledger.projects import Schemes
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder import Embedder

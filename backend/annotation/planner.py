@@ -17,10 +17,11 @@ from sqlalchemy import Connection
 from backend.annotation.job import Contexts, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.learning.label_schemes import epochs_with_other_instructions
-from backend.learning.states import BackgroundFits, EarlierProjects, StateKey, States, Students, question_kind
+from backend.learning.states import BackgroundFits, EarlierProjects, States, Students
 from backend.ledger import LedgerAccess, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
+from backend.ledger.events import StateKey
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Schemes, latest_of
 from backend.ledger.rounds import ProjectRounds
@@ -209,7 +210,7 @@ class Planner:
                 linear=linear,
             )
             state = await current()
-            kind = question_kind(question.config.tag, len(question.options))
+            kind = _question_kind(question.config.tag, len(question.options))
             wanted = job.settings.earlier_projects and question.aggregation == LABEL_VOTE
             if await self._earlier.settle(key, kind, state, wanted=wanted):
                 state = await current()
@@ -288,3 +289,12 @@ class Openings:
 def _needed(plan: Plan) -> int:
     """How many first rounds the project needs, with this one; 0 if it is none of them."""
     return 0 if plan.stages is None else plan.stages.opening
+
+
+_MANY: Final = 6
+
+
+def _question_kind(tag: str, labels: int) -> str:
+    """The kind of a question: lessons about one are no lessons about others."""
+    size = "2" if labels <= 2 else f"3-{_MANY}" if labels <= _MANY else f"{_MANY + 1}+"
+    return f"{tag}:{size}"

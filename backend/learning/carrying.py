@@ -23,10 +23,10 @@ from backend.learning.teaching import (
     insert_rounds,
     teacher,
 )
-from backend.ledger import carried, events, human_annotations, rounds
-from backend.ledger.carried import CarriedRounds, CarryProgress, copy_votes, votes_of
+from backend.ledger import events, human_annotations, rounds
 from backend.ledger.database.statements import portions
-from backend.ledger.events import Event, NewEvent, ProjectEvents, StateRecords
+from backend.ledger.epochs import CarriedRounds, CarryProgress, copy_votes, votes_of
+from backend.ledger.events import Event, NewEvent, ProjectEvents, StateKey, StateRecords
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.projects import Scheme, Schemes
 from backend.ledger.rounds import QuestionRounds, Round
@@ -82,8 +82,8 @@ def carry_prior(connection: Connection, project: str, scheme: Scheme, source: st
     become another. Texts and human labels are left out: whoever deletes or withdraws them must find them.
     """
     control, epoch, ledger = scheme.control, scheme.epoch, ProjectEvents(connection, project)
-    carried.lock(connection, project)
-    known = StateRecords(connection, project, control, epoch).base() is not None
+    ledger.lock()
+    known = StateRecords(connection, StateKey(project, control, epoch)).base() is not None
     if known or ledger.after(0, control=control, epoch=epoch, limit=1):
         return 0
     found = ledger.latest_rounds(control, source, _MOST_PRIOR)
@@ -187,14 +187,15 @@ class Carrying:
 
     def _begin(self, connection: Connection) -> None:
         """Carry the sum of the events that were pruned, unless that is done."""
-        carried.lock(connection, self.project)
+        ledger = ProjectEvents(connection, self.project)
+        ledger.lock()
         control, epoch, carried_rounds = self.scheme.control, self.scheme.epoch, self._carried(connection)
         if carried_rounds.progress() is not None:
             return
-        later = ProjectEvents(connection, self.project).after(0, control=control, epoch=epoch, limit=1)
-        fresh = not later and StateRecords(connection, self.project, control, epoch).base() is None
+        later = ledger.after(0, control=control, epoch=epoch, limit=1)
+        fresh = not later and StateRecords(connection, StateKey(self.project, control, epoch)).base() is None
         carried_rounds.keep(CarryProgress(fresh))
-        base = StateRecords(connection, self.project, control, self._source).base()
+        base = StateRecords(connection, StateKey(self.project, control, self._source)).base()
         if fresh and base is not None:
             state = State.restore(base.state).relabelled(self.relabelling.vote).snapshot()
             base = replace(base, epoch=epoch, state=state, digest=events.digest_of(state))
@@ -202,10 +203,11 @@ class Carrying:
 
     def _carry_events(self, connection: Connection) -> _Portion | None:
         """Carry the next events, in their order, with the rounds that they are of; ``None`` without more."""
-        carried.lock(connection, self.project)
+        ledger = ProjectEvents(connection, self.project)
+        ledger.lock()
         if (progress := self._carried(connection).progress()) is None:
             return None  # another process was faster
-        found = ProjectEvents(connection, self.project).after(
+        found = ledger.after(
             progress.sequence, control=self.scheme.control, epoch=self._source, limit=_PORTION
         )
         if not found:
@@ -246,7 +248,7 @@ class Carrying:
 
     def _carry_others(self, connection: Connection) -> _Portion | None:
         """Carry the next rounds whose first events were pruned, with later ones; ``None`` without more."""
-        carried.lock(connection, self.project)
+        ProjectEvents(connection, self.project).lock()
         if (progress := self._carried(connection).progress()) is None:
             return None
         control = self.scheme.control
@@ -367,7 +369,7 @@ class Carrying:
 
     def _finish(self, present: str, connection: Connection) -> Sequence[int]:
         """Carry what belongs to the rounds; return the tasks that are to be learnt from again."""
-        carried.lock(connection, self.project)
+        ProjectEvents(connection, self.project).lock()
         schemes, of_question = Schemes(connection, self.project), self._carried(connection)
         if schemes.epochs().get(self.scheme.control) == present:
             of_question.end()

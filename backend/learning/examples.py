@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backend.learning.states import FitCache, StateKey
+from backend.learning.states import FitCache
 from backend.ledger import LedgerAccess
 from backend.ledger.database.writer import outlast
+from backend.ledger.events import StateKey
 from backend.ledger.learning_data import LabelledTask, LearningRounds
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import RoundKey

@@ -20,10 +20,9 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.errors import LedgerError
-from backend.learning.teaching import append_restart
-from backend.ledger import LedgerAccess, carried, learning_data, projects
+from backend.ledger import LedgerAccess, projects
 from backend.ledger.database.writer import outlast
-from backend.ledger.events import Base, Event, NewEvent, ProjectEvents, Snapshot, StateRecords
+from backend.ledger.events import Base, Event, NewEvent, ProjectEvents, Snapshot, StateKey, StateRecords
 from backend.ledger.learning_data import LearningRounds, ProjectLessons
 from backend.ledger.rounds import ProjectRounds
 from camvo.errors import CamvoError, SnapshotError
@@ -55,15 +54,6 @@ after :data:`SNAPSHOT_EVERY` events. What came later is read from the events (:f
 _T = TypeVar("_T")
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StateKey:
-    """Identifies a state: one question of one project in one epoch."""
-
-    project: str
-    control: str
-    epoch: str
 
 
 @dataclass(slots=True)
@@ -135,7 +125,7 @@ class States:
         """Start from the latest snapshot, or else the base, unless the copy has every event before these."""
 
         def stored(connection: Connection) -> tuple[list[Snapshot], Base | None]:
-            records = StateRecords(connection, key.project, key.control, key.epoch)
+            records = StateRecords(connection, key)
             return records.snapshots(), records.base()
 
         saved, base = await self._access.read(stored)
@@ -181,17 +171,13 @@ class States:
             end = last if end is None else end
 
     async def _append(self, key: StateKey, copy: _Copy, restart: Restart) -> None:
-        names, sequence, dimension = (
-            (key.project, key.control, key.epoch),
-            copy.sequence,
-            copy.state.dimension,
-        )
+        sequence, lesson = copy.sequence, Contribution.of_restart(restart, copy.state.dimension).pack()
         _log.warning(
             "restart", project=key.project, control=key.control, kind=restart.kind, model=restart.arm
         )
         await self._access.writer.persist(
-            lambda connection: append_restart(
-                connection, *names, sequence, restart, dimension, now=self._access.clock()
+            lambda connection: StateRecords(connection, key).append_restart(
+                sequence, lesson, now=self._access.clock()
             )
         )
 
@@ -202,8 +188,8 @@ class States:
         if rounds and (old or not copy.reported <= rounds <= copy.reported * _NEWS):
             tests, copy.reported, copy.through = findings(copy.state), rounds, sequence
             await self._access.writer.persist(
-                lambda connection: learning_data.store_drift_tests(
-                    connection, key.project, key.control, key.epoch, sequence, tests, now=self._access.clock()
+                lambda connection: StateRecords(connection, key).save_drift_tests(
+                    sequence, tests, now=self._access.clock()
                 )
             )
 
@@ -211,7 +197,7 @@ class States:
         data, sequence = copy.state.snapshot(), copy.sequence
         copy.snapshot = sequence
         await self._access.writer.persist(
-            lambda connection: StateRecords(connection, key.project, key.control, key.epoch).save_snapshot(
+            lambda connection: StateRecords(connection, key).save_snapshot(
                 sequence, data, now=self._access.clock()
             )
         )
@@ -231,7 +217,7 @@ def latest_findings(connection: Connection, project: str) -> dict[tuple[str, str
         place: _caught_up(connection, StateKey(project, *place), *stored)
         if present.get(place[0]) == place[1]
         else stored[1]
-        for place, stored in learning_data.drift_tests_of(connection, project).items()
+        for place, stored in ProjectEvents(connection, project).drift_tests().items()
     }
 
 
@@ -239,7 +225,7 @@ def _caught_up(connection: Connection, key: StateKey, sequence: int, found: _Fin
     """The findings about a state with the events after a number."""
     events = ProjectEvents(connection, key.project)
     if sequence < events.folded_through():
-        base = StateRecords(connection, key.project, key.control, key.epoch).base()
+        base = StateRecords(connection, key).base()
         if base is not None and base.sequence > sequence:
             sequence, found = base.sequence, findings(State.restore(base.state, linear=False))
     while later := events.after(sequence, control=key.control, epoch=key.epoch, limit=_PORTION):
@@ -454,16 +440,8 @@ def _grown(now: int, before: int) -> bool:
 _CHECK: Final = 60.0
 """Seconds after which a state is checked for lessons that it must not use any more."""
 
-_MANY: Final = 6
-
 _MORE: Final = 1.5
 """The growth of the number of rounds after which what they teach is computed again; it takes a fit."""
-
-
-def question_kind(tag: str, labels: int) -> str:
-    """The kind of a question: lessons about one are no lessons about others."""
-    size = "2" if labels <= 2 else f"3-{_MANY}" if labels <= _MANY else f"{_MANY + 1}+"
-    return f"{tag}:{size}"
 
 
 class EarlierProjects:
@@ -546,7 +524,7 @@ def _append(  # noqa: PLR0917 - a state, and its event
 ) -> None:
     """Append lessons to a state; as its first event, unless another process has appended one since."""
     events = ProjectEvents(connection, key.project)
-    carried.lock(connection, key.project)
+    events.lock()
     if first and events.after(0, control=key.control, epoch=key.epoch, limit=1):
         return
     contribution = Contribution.of_earlier(earlier, dimension).pack()

@@ -29,7 +29,7 @@ from backend.settings import Settings
 from backend.telemetry import metrics
 from camvo.annotators import PRIOR_PERSON, weighed_label
 from camvo.policies.teaching import TaughtRound
-from camvo.state.contribution import Contribution, Restart, revision
+from camvo.state.contribution import Contribution, revision
 from camvo.student import sealed
 from camvo.votes import registry
 from camvo.votes.aggregation import Aggregation
@@ -349,29 +349,6 @@ def _refuse_feedback(connection: Connection, round_: Round, human: str | None) -
     rounds.set_human(connection, round_.id, human, confirmed)
     projects.count_refused_feedback(connection, round_.key.project)
     metrics.feedback_refused.labels(project=round_.key.project).inc()
-
-
-def append_restart(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    sequence: int,
-    restart: Restart,
-    dimension: int,
-    *,
-    now: float,
-) -> None:
-    """Append a restart to the ledger, unless another process has appended one since.
-
-    If both do so at once, the second has no effect, because both have the same number.
-    """
-    later = ProjectEvents(connection, project).after(sequence, control=control, epoch=epoch)
-    if any(event.kind == "restart" for event in later):
-        return
-    contribution = Contribution.of_restart(restart, dimension).pack()
-    event = NewEvent(control=control, epoch=epoch, kind="restart", contribution=contribution, round_id=None)
-    ProjectEvents(connection, project).append([event], now)
 
 
 def _event(round_: Round, kind: Kind, contribution: Contribution, round_id: int) -> NewEvent:

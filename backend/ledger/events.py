@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
 from typing import Any, Literal
@@ -21,13 +21,14 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    update,
 )
 
 from backend.errors import LedgerError
 from backend.ledger import projects, recounts
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context, unpack_text, with_context, without_context
-from backend.ledger.database.statements import among, insert_new, insert_or_replace
+from backend.ledger.database.statements import among, insert_new, insert_or_replace, upsert
 from camvo.student import Ngrams
 from camvo.typing import Array
 
@@ -152,7 +153,7 @@ def replace_base(connection: Connection, base: Base, previous: Base | None) -> N
     Raises:
         LedgerError: another process has made one meanwhile.
     """
-    stored = StateRecords(connection, base.project, base.control, base.epoch).base()
+    stored = StateRecords(connection, StateKey(base.project, base.control, base.epoch)).base()
     if (stored and stored.digest) != (previous and previous.digest):
         raise LedgerError(
             "another process folds the same events",
@@ -192,6 +193,12 @@ class ProjectEvents:
 
     connection: Connection
     project: str
+
+    def lock(self) -> None:
+        """Let nobody else append events until the transaction ends."""
+        of = tables.projects
+        unchanged = update(of).where(of.c.key == self.project).values(sequence=of.c.sequence)
+        self.connection.execute(unchanged)
 
     def append(self, new: Sequence[NewEvent], now: float) -> range:
         """Append events to the project's list, in their order, and return their numbers."""
@@ -266,6 +273,12 @@ class ProjectEvents:
         query = select(func.coalesce(func.max(_bases.c.sequence), 0)).where(_bases.c.project == self.project)
         return int(self.connection.scalars(query).one())
 
+    def drift_tests(self) -> dict[tuple[str, str], tuple[int, Mapping[str, Any]]]:
+        """Return (control, epoch) → what the tests of this state found, and the last event that they know."""
+        of = _drift_tests.c
+        query = select(of.control, of.epoch, of.sequence, of.tests).where(of.project == self.project)
+        return {(row.control, row.epoch): (row.sequence, row.tests) for row in self.connection.execute(query)}
+
     def delete_folded(self, first: int, last: int) -> int:
         """Delete the events that a base includes, and return how many."""
         is_folded = exists().where(
@@ -337,19 +350,38 @@ class Snapshot:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class StateRecords:
-    """What is stored of one state: the sum of its first events, and later snapshots."""
+_drift_tests = tables.drift_tests
+_newer = upsert(_drift_tests)
+_STORE_DRIFT_TESTS = _newer.on_conflict_do_update(
+    index_elements=_drift_tests.primary_key.columns.keys(),
+    set_={name: _newer.excluded[name] for name in ("sequence", "tests", "updated_at")},
+    where=_drift_tests.c.sequence <= _newer.excluded.sequence,
+)
 
-    connection: Connection
+
+@dataclass(frozen=True, slots=True)
+class StateKey:
+    """Identifies a state: one question of one project in one epoch."""
+
     project: str
     control: str
     epoch: str
 
+    def __str__(self) -> str:
+        return f"project {self.project}, control {self.control}, epoch {self.epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class StateRecords:
+    """What is stored of one state: the sum of its first events, later snapshots, and what its tests found."""
+
+    connection: Connection
+    key: StateKey
+
     def base(self) -> Base | None:
         """Return a state's base; ``None`` while no event of it is folded."""
         row = self.connection.execute(
-            _GET, {"of": self.project, "name": self.control, "hash": self.epoch}
+            _GET, {"of": self.key.project, "name": self.key.control, "hash": self.key.epoch}
         ).one_or_none()
         return None if row is None else Base(**row._mapping)
 
@@ -358,16 +390,9 @@ class StateRecords:
 
         If another process has saved the same snapshot already, that equal one stays.
         """
-        row = {
-            "project": self.project,
-            "control": self.control,
-            "epoch": self.epoch,
-            "sequence": sequence,
-            "state": state,
-            "created_at": now,
-        }
+        row = {**asdict(self.key), "sequence": sequence, "state": state, "created_at": now}
         self.connection.execute(insert_new(_snapshots), row)
-        of_state = _of_state(self.project, self.control, self.epoch)
+        of_state = self._of_state
         latest = (
             select(_snapshots.c.sequence).where(*of_state).order_by(_snapshots.c.sequence.desc()).limit(_KEPT)
         )
@@ -377,12 +402,32 @@ class StateRecords:
         """Return up to two snapshots of a state, the newest first."""
         rows = self.connection.execute(
             select(_snapshots.c.sequence, _snapshots.c.state, _snapshots.c.created_at)
-            .where(*_of_state(self.project, self.control, self.epoch))
+            .where(*self._of_state)
             .order_by(_snapshots.c.sequence.desc())
             .limit(_KEPT)
         )
         return [Snapshot(**row._mapping) for row in rows]
 
+    @property
+    def _of_state(self) -> tuple[ColumnElement[bool], ...]:
+        of, key = _snapshots.c, self.key
+        return of.project == key.project, of.control == key.control, of.epoch == key.epoch
 
-def _of_state(project: str, control: str, epoch: str) -> tuple[ColumnElement[bool], ...]:
-    return (_snapshots.c.project == project, _snapshots.c.control == control, _snapshots.c.epoch == epoch)
+    def save_drift_tests(self, sequence: int, tests: Mapping[str, Any], *, now: float) -> None:
+        """Replace what the tests have found, unless what is stored includes later events."""
+        row = {**asdict(self.key), "sequence": sequence, "tests": dict(tests), "updated_at": now}
+        self.connection.execute(_STORE_DRIFT_TESTS, row)
+
+    def append_restart(self, sequence: int, contribution: bytes, *, now: float) -> None:
+        """Append a restart of the state, unless another process has appended one after number ``sequence``.
+
+        If both do so at once, the second has no effect, because both have the same number.
+        """
+        control, epoch = self.key.control, self.key.epoch
+        of_project = ProjectEvents(self.connection, self.key.project)
+        if any(event.kind == "restart" for event in of_project.after(sequence, control=control, epoch=epoch)):
+            return
+        event = NewEvent(
+            control=control, epoch=epoch, kind="restart", contribution=contribution, round_id=None
+        )
+        of_project.append([event], now)

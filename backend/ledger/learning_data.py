@@ -14,7 +14,7 @@ from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, 
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
-from backend.ledger.database.statements import delete_tasks, insert_new, insert_or_replace, upsert
+from backend.ledger.database.statements import delete_tasks, insert_new, insert_or_replace
 from backend.ledger.human_annotations import is_open
 from backend.ledger.recounts import latest_confirmed
 from backend.ledger.rounds import QuestionRounds
@@ -172,48 +172,6 @@ def unapplied(connection: Connection) -> list[str]:
     """Return the projects with a fit that is not applied yet, in order."""
     query = select(_reliabilities.c.project).where(~_reliabilities.c.applied).distinct()
     return list(connection.scalars(query.order_by(_reliabilities.c.project)))
-
-
-_drift_tests = tables.drift_tests
-_newer = upsert(_drift_tests)
-_STORE_DRIFT_TESTS = _newer.on_conflict_do_update(
-    index_elements=_drift_tests.primary_key.columns.keys(),
-    set_={name: _newer.excluded[name] for name in ("sequence", "tests", "updated_at")},
-    where=_drift_tests.c.sequence <= _newer.excluded.sequence,
-)
-
-
-def store_drift_tests(  # noqa: PLR0917 - the first four name a state, as in snapshots.save()
-    connection: Connection,
-    project: str,
-    control: str,
-    epoch: str,
-    sequence: int,
-    tests: Mapping[str, Any],
-    *,
-    now: float,
-) -> None:
-    """Replace what is stored of a state, unless that includes later events."""
-    row = {
-        "project": project,
-        "control": control,
-        "epoch": epoch,
-        "sequence": sequence,
-        "tests": dict(tests),
-        "updated_at": now,
-    }
-    connection.execute(_STORE_DRIFT_TESTS, row)
-
-
-def drift_tests_of(
-    connection: Connection, project: str
-) -> dict[tuple[str, str], tuple[int, Mapping[str, Any]]]:
-    """Return (control, epoch) → the tests of this state of a project, and the last event that they know."""
-    names = ("control", "epoch", "sequence", "tests")
-    rows = connection.execute(
-        select(*(_drift_tests.c[name] for name in names)).where(_drift_tests.c.project == project)
-    )
-    return {(row.control, row.epoch): (row.sequence, row.tests) for row in rows}
 
 
 _examples, _rounds, _contexts = tables.example_texts, tables.rounds.c, tables.contexts

@@ -18,6 +18,7 @@ from backend.ledger.database.statements import (
 from backend.ledger.human_annotations import is_open
 from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from camvo.scores.reviews import NOTHING_SEEN, TaughtBefore
+from camvo.twins import not_voted
 from camvo.typing import Array
 
 _table, _rounds, _contexts = tables.recounts, tables.rounds.c, tables.contexts.c
@@ -456,24 +457,24 @@ class FurtherVotes:
 
         Blind tasks are left out: their labels teach nothing.
         """
-        later = and_(_further_votes.c.round_id == _rounds.id, _further_votes.c.purpose != "missing")
-        further = select(func.count()).where(later).scalar_subquery()
         query = (
-            select(_rounds.task, _rounds.plan, _rounds.votes, further.label("further"))
+            select(_rounds.id, _rounds.task, _rounds.plan, _rounds.votes)
             .where(
                 _rounds.project == self.project, _rounds.taught_by == "human", ~_rounds.audit, ~_rounds.pruned
             )
             .where(_rounds.task > after)
             .order_by(_rounds.task)
         )
-        found: list[int] = []
-        for row in self.connection.execute(query):
-            models = row.plan["arms"].keys()
-            if len(row.votes.keys() & models) + row.further < len(models) and row.task not in found:
-                found.append(row.task)
-                if len(found) == limit:
-                    break
-        return found
+        found: dict[int, None] = {}
+        for rows in self.connection.execute(query).partitions(limit):
+            further = further_votes_of(self.connection, [row.id for row in rows])
+            for row in rows:
+                voted = {*row.votes, *(vote.model for vote in further.get(row.id, ()))}
+                if not_voted(row.plan["arms"], voted).keys() - voted:
+                    found[row.task] = None
+                    if len(found) == limit:
+                        return [*found]
+        return [*found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,13 +173,14 @@ class CallLedger:
 
     Attributes:
         owner: the name of this process in its claims.
+        writer: the same.
         settlements: the paid answers that are still to be stored.
     """
 
     def __init__(
         self, writer: Writer, clock: Callable[[], float], received: ReceivedAnswers | None = None
     ) -> None:
-        self._writer, self.clock, self._received = writer, clock, received
+        self.writer, self.clock, self._received = writer, clock, received
         self.owner = process_owner()
         self._claimed: dict[str, tuple[int, float]] = {}
         self._check: Callable[[], None] = lambda: None
@@ -203,7 +204,7 @@ class CallLedger:
             await asyncio.sleep(LEASE / 3)
             held = dict(sorted(self._claimed.items()))
             try:
-                metrics.clock_skew.set(await self.persist(functools.partial(self._renew, held)))
+                metrics.clock_skew.set(await self.writer.persist(functools.partial(self._renew, held)))
             except LedgerError as error:
                 _log.error("claims_not_renewed", code=error.code, reason=str(error))
 
@@ -339,7 +340,7 @@ class CallLedger:
             try:
                 with _booking(query):
                     await self.settlements.none_waits(until - monotonic())
-                    return await self._writer.persist(step, patience=max(until - monotonic(), 0.0))
+                    return await self.writer.persist(step, patience=max(until - monotonic(), 0.0))
             except BudgetExhaustedError as error:
                 if not error.held or monotonic() + _HELD >= until:
                     raise
@@ -416,11 +417,7 @@ class CallLedger:
 
     async def record_use(self, key: str, query: ModelQuery) -> None:
         """Record that the query's task uses an answer that another task pays for."""
-        await self.persist(lambda connection: _record_use(connection, key, query))
-
-    async def persist(self, step: Callable[[Connection], _T]) -> _T:
-        """Run a step in a write transaction, however long the database is down."""
-        return await self._writer.persist(step)
+        await self.writer.persist(lambda connection: _record_use(connection, key, query))
 
     def stop_renewing(self, key: str) -> None:
         """Stop renewing a claim, because the attempt has ended."""

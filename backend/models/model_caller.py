@@ -41,6 +41,10 @@ from backend.telemetry import metrics
 from backend.telemetry.tracing import traced
 
 _BYTES_PER_TOKEN = 64
+"""The most bytes of an answer for each of its ``max_tokens``: an average token has 4, and few more than 16.
+
+A longer text is no answer to a question, and reading, storing and parsing it would cost more than the call.
+"""
 
 _LONG_HOLD = 10.0
 """A provider that asks to wait longer than these seconds is logged."""
@@ -451,7 +455,7 @@ def _response_error(response: ProviderResponse, settings: ModelSettings, usage: 
     where = f"model {settings.name}"
     if response.refused or response.finish_reason == "content_filter":
         return RefusedError("refused", where=where, usage=usage)
-    if len(response.content.encode("utf-8", "replace")) > _longest_answer(settings):
+    if len(response.content.encode("utf-8", "replace")) > _BYTES_PER_TOKEN * settings.max_tokens:
         message = f"gave an answer far longer than its {settings.max_tokens} tokens allow"
         fix = "check what answers at its address; set max_tokens higher if the answer is right"
         return BadAnswerError(message, where=where, fix=fix, usage=usage)
@@ -472,18 +476,9 @@ def _is_about_schema(error: Exception, failure: ModelError, request: Mapping[str
 def _tokens_of(content: str, settings: ModelSettings) -> int:
     """Return the tokens of an answer whose provider reports none, ``max_tokens`` at most."""
     most = settings.max_tokens
-    if not content or len(content) > _longest_answer(settings):
+    if not content or len(content) > _BYTES_PER_TOKEN * settings.max_tokens:
         return most if content else 0
     return min(litellm_info.count_tokens((content,)), most)
-
-
-def _longest_answer(settings: ModelSettings) -> int:
-    """Return the largest number of bytes that an answer of ``max_tokens`` tokens may have.
-
-    An average token has 4 bytes and few have more than 16. A longer text is not an answer to a question, and
-    reading, storing and parsing it would cost more than the call.
-    """
-    return _BYTES_PER_TOKEN * settings.max_tokens
 
 
 def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:

@@ -197,7 +197,7 @@ class PackLedger:
 
     async def find(self, member: Member) -> PaidAnswer | None:
         """Return the answer in the ledger; ``None`` if there is none."""
-        return await self._calls.persist(GroupedWrite(_find_each, member))
+        return await self._calls.writer.persist(GroupedWrite(_find_each, member))
 
     async def find_or_free(self, member: Member) -> PaidAnswer | None:
         """Return the answer in the ledger; ``None`` while another process asks the same.
@@ -215,7 +215,7 @@ class PackLedger:
             Claims(connection).release([member.key], self._calls.owner)
             return PaidAnswer("", 0.0)
 
-        return await self._calls.persist(look)
+        return await self._calls.writer.persist(look)
 
     async def claim(
         self, pack: Pack[Member], estimate: CallEstimate, until: float, seconds: float

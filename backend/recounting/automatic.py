@@ -168,6 +168,9 @@ It is also worth it for less, from :data:`FELT` on, once people have labelled :d
 says that the labels and scores of the others follow. It is not if that ends what blind labels certify.
 """
 
+_BLIND_WORK = 30
+"""So many blind labels that certify, or are to certify, are more work than a recount may void unasked."""
+
 HOUR = 3600.0
 """Seconds between two recounts that nobody asked for, unless people have labelled much more."""
 
@@ -194,21 +197,25 @@ def _changes_much(found: ProjectCount) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _AnswersSince:
-    """What people have labelled since the last counting, and whether blind labels certify something."""
+    """The labels since the last counting, and the blind ones that a recount would void."""
 
     news: int
-    certified: bool
+    blind: int
 
     @classmethod
     def of(cls, connection: Connection, project: str) -> _AnswersSince:
         made = Recounts(connection, project).countings()
         _, news = Annotations(connection, project).count_received(made[0].created_at if made else 0.0)
         queues = BlindQueues(connection, project).all().values()
-        return cls(news, any(queue.run for queue in queues))
+        return cls(news, max((len(queue.run) for queue in queues), default=0))
 
     def would_move(self, found: ProjectCount) -> bool:
         """Whether the labels of people change others enough to be seen."""
         return self.news >= _NEWS and (found.labels > 0 or found.score_change >= FELT)
+
+    def keep_from(self, found: ProjectCount) -> bool:
+        """Whether people decide on the recount, because it would void blind labels that are worth more."""
+        return self.blind >= _BLIND_WORK or (self.blind > 0 and not _changes_much(found))
 
 
 class AutomaticRecounts:
@@ -225,6 +232,7 @@ class AutomaticRecounts:
         self._by_itself = settings.recount and delivery.possible
         self._claims = ProjectClaims(access.writer, "recount", _LEASE)
         self._resting: dict[str, float] = {}
+        self._busy = set[str]()
 
     @property
     def can_deliver(self) -> bool:
@@ -250,7 +258,7 @@ class AutomaticRecounts:
         A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
         logged: its text might quote a task.
         """
-        if not await self._claims.acquire(project):
+        if not await self._begin(project):
             return
         try:
             await self._look(project)
@@ -265,16 +273,35 @@ class AutomaticRecounts:
             _log.error("recount_failed", project=project, code=code, reason=reason)
             self._resting[project] = time.monotonic() + _AFTER_FAILURE
         finally:
-            await self._claims.release(project)
+            await self._end(project)
 
     async def deliver(self, project: str) -> None:
-        """Deliver what a recount changed, unless another process does, or this one has no key."""
-        if not self._delivery.possible or not await self._claims.acquire(project):
+        """Deliver what a recount changed, unless that is under way, or this server has no key."""
+        if not self._delivery.possible or not await self._begin(project):
             return
         try:
             await self._delivery.deliver(project, partial(self._claims.acquire, project))
         finally:
+            await self._end(project)
+
+    async def _begin(self, project: str) -> bool:
+        """Begin to work on a project; false if this process or another one does already."""
+        if project in self._busy:
+            return False
+        self._busy.add(project)
+        begun = False
+        try:
+            begun = await self._claims.acquire(project)
+        finally:
+            if not begun:
+                self._busy.discard(project)
+        return begun
+
+    async def _end(self, project: str) -> None:
+        try:
             await self._claims.release(project)
+        finally:
+            self._busy.discard(project)
 
     async def _look(self, project: str) -> None:
         if not await self._access.read_once(lambda connection: _is_due(connection, project)):
@@ -282,7 +309,7 @@ class AutomaticRecounts:
         found = await self._recounter.count(project)
         answers = await self._access.read_once(partial(_AnswersSince.of, project=project))
         seen = _changes_much(found) or answers.would_move(found)
-        by_hand = seen and (not self._stores(project) or (answers.certified and not _changes_much(found)))
+        by_hand = seen and (not self._stores(project) or answers.keep_from(found))
         if seen and not by_hand and await self._claims.acquire(project):
             await self._recounter.store(project, found, "automatic")
 

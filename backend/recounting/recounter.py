@@ -16,10 +16,11 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError
 from backend.learning.projects import project_settings
-from backend.learning.states import StateKey, States
+from backend.learning.states import States
 from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
 from backend.ledger import Ledger, LedgerAccess, projects, recounts
 from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.events import StateKey
 from backend.ledger.learning_data import LearningRounds
 from backend.ledger.projects import Project
 from backend.ledger.recounts import (

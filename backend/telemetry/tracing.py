@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Link, Tracer
 
-PREDICT: Final = "camvo.predict"
+_PREDICT: Final = "camvo.predict"
 """One task, from its arrival to its prediction: the root of a trace."""
 
 PLAN: Final = "camvo.plan"
@@ -30,33 +30,32 @@ PLAN: Final = "camvo.plan"
 STAGE: Final = "camvo.stage"
 """The models that are asked at the same time."""
 
-CHAT: Final = "chat"
+_CHAT: Final = "chat"
 """One call; the name of its span ends with the model."""
 
-PROJECT: Final = "camvo.project"
-TASK: Final = "camvo.task"
-POLICY: Final = "camvo.policy"
-FIRST: Final = "camvo.plan.first"
-STAGE_NUMBER: Final = "camvo.stage.number"
-STAGE_MODELS: Final = "camvo.stage.models"
-MODEL: Final = "camvo.model"
-COST: Final = "camvo.cost.usd"
+_NAMES: Final = {
+    "project": "camvo.project",
+    "task": "camvo.task",
+    "policy": "camvo.policy",
+    "first": "camvo.plan.first",
+    "stage_number": "camvo.stage.number",
+    "stage_models": "camvo.stage.models",
+    "model": "camvo.model",
+    "operation": "gen_ai.operation.name",
+    "provider": "gen_ai.provider.name",
+    "request_model": "gen_ai.request.model",
+    "request_max_tokens": "gen_ai.request.max_tokens",
+    "request_temperature": "gen_ai.request.temperature",
+    "response_model": "gen_ai.response.model",
+    "finish_reasons": "gen_ai.response.finish_reasons",
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "input_messages": "gen_ai.input.messages",
+    "output_messages": "gen_ai.output.messages",
+}
+"""Attributes of spans, and their names in OpenTelemetry."""
 
-ERROR_TYPE: Final = "error.type"
-
-OPERATION: Final = "gen_ai.operation.name"
-PROVIDER: Final = "gen_ai.provider.name"
-REQUEST_MODEL: Final = "gen_ai.request.model"
-REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
-REQUEST_TEMPERATURE: Final = "gen_ai.request.temperature"
-RESPONSE_MODEL: Final = "gen_ai.response.model"
-FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
-INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
-INPUT_MESSAGES: Final = "gen_ai.input.messages"
-OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
-
-Attribute = str | bool | int | float | Sequence[str]
+_Attribute = str | bool | int | float | Sequence[str]
 
 _log = structlog.get_logger(__name__)
 
@@ -72,12 +71,12 @@ class _TraceSpan:
     def __init__(self, span: Any = None) -> None:
         self._span = span
 
-    def note(self, **attributes: Attribute | None) -> None:
-        """Set attributes by their names in this module, such as ``COST=0.1``; ``None`` sets none."""
+    def note(self, **attributes: _Attribute | None) -> None:
+        """Set attributes, such as ``model="red"``; ``None`` sets none."""
         if self._span is not None:
             for name, value in attributes.items():
                 if value is not None:
-                    self._span.set_attribute(globals()[name], value)
+                    self._span.set_attribute(_NAMES[name], value)
 
     @property
     def with_content(self) -> bool:
@@ -156,9 +155,8 @@ def request(headers: Iterable[tuple[str, str]]) -> Iterator[None]:
 def task(project: str, number: int) -> AbstractContextManager[_TraceSpan]:
     """The root span of a task's trace."""
     link = _request.get()
-    return span(
-        PREDICT, {PROJECT: project, TASK: number}, kind="server", links=() if link is None else (link,)
-    )
+    of_task: Mapping[str, _Attribute] = {"project": project, "task": number}
+    return span(_PREDICT, of_task, kind="server", links=() if link is None else (link,))
 
 
 def log_ids() -> dict[str, str]:
@@ -175,7 +173,7 @@ def log_ids() -> dict[str, str]:
 
 def span(
     name: str,
-    attributes: Mapping[str, Attribute] = MappingProxyType({}),
+    attributes: Mapping[str, _Attribute] = MappingProxyType({}),
     *,
     kind: Literal["internal", "server", "client"] = "internal",
     links: Sequence[Link] = (),
@@ -184,7 +182,7 @@ def span(
 
     Args:
         name: its name.
-        attributes: by the names of this module.
+        attributes: as those of its ``note``.
         kind: its kind in OpenTelemetry's words.
         links: the spans elsewhere that it is due to.
     """
@@ -195,14 +193,14 @@ def span(
 
 @contextmanager
 def _recorded(
-    tracer: Tracer, name: str, attributes: Mapping[str, Attribute], kind: str, links: Sequence[Link]
+    tracer: Tracer, name: str, attributes: Mapping[str, _Attribute], kind: str, links: Sequence[Link]
 ) -> Iterator[_TraceSpan]:
     from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
 
     with tracer.start_as_current_span(
         name,
         kind=SpanKind[kind.upper()],
-        attributes=attributes,
+        attributes={_NAMES[each]: value for each, value in attributes.items()},
         links=links,
         record_exception=False,  # the text of an exception may quote a task
         set_status_on_exception=False,
@@ -211,7 +209,7 @@ def _recorded(
             yield _TraceSpan(recorded)
         except BaseException as error:
             code = error.code if isinstance(error, CamvoError) else type(error).__name__
-            recorded.set_attribute(ERROR_TYPE, code)
+            recorded.set_attribute("error.type", code)
             recorded.set_status(Status(StatusCode.ERROR))
             raise
 
@@ -256,25 +254,26 @@ async def traced(
     if _tracing.tracer is None:
         return await call
     name: str = request["model"]
-    with span(f"{CHAT} {name}", {OPERATION: CHAT, REQUEST_MODEL: name}, kind="client") as noted:
+    about: Mapping[str, _Attribute] = {"operation": _CHAT, "request_model": name}
+    with span(f"{_CHAT} {name}", about, kind="client") as noted:
         noted.note(
-            MODEL=model,
-            PROVIDER=name.partition("/")[0] if "/" in name else "openai",
-            REQUEST_MAX_TOKENS=request.get("max_tokens"),
-            REQUEST_TEMPERATURE=request.get("temperature"),
+            model=model,
+            provider=name.partition("/")[0] if "/" in name else "openai",
+            request_max_tokens=request.get("max_tokens"),
+            request_temperature=request.get("temperature"),
         )
         if noted.with_content:
-            noted.note(INPUT_MESSAGES=json.dumps([_message(**each) for each in request["messages"]]))
+            noted.note(input_messages=json.dumps([_message(**each) for each in request["messages"]]))
         response = await call
         received = read(response)
         noted.note(
-            RESPONSE_MODEL=(received.version or "").partition(" ")[0] or None,
-            FINISH_REASONS=[received.finish_reason] if received.finish_reason else None,
-            INPUT_TOKENS=received.input_tokens,
-            OUTPUT_TOKENS=received.output_tokens,
+            response_model=(received.version or "").partition(" ")[0] or None,
+            finish_reasons=[received.finish_reason] if received.finish_reason else None,
+            input_tokens=received.input_tokens,
+            output_tokens=received.output_tokens,
         )
         if noted.with_content:
-            noted.note(OUTPUT_MESSAGES=json.dumps([_message("assistant", received.content)]))
+            noted.note(output_messages=json.dumps([_message("assistant", received.content)]))
         return response
 
 

@@ -335,13 +335,6 @@ MOST_OTHERS: Final = 7
 """The most arms that a plan asks in addition to the student; the limit keeps the lattice small."""
 
 
-def others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
-    """The probability of each number's label by the votes of the other arms, shape (P, G) for K arms."""
-    right, _ = model.beliefs(np.delete(rows, taught, axis=1))
-    wanted = max(right.shape[1], int(rows.max(initial=-1)) + 1)
-    return np.pad(right, ((0, 0), (0, wanted - right.shape[1])))
-
-
 def with_taught_arm(model: VoteModel, votes: VoteRows, taught: int, temper: float) -> TwoCoins | Kinds:
     """The model of the others, extended by the taught arm's accuracy in rounds that asked all others."""
     counted = (votes.counts > 0.0) & (votes.rows[:, taught] >= 0)

@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 from camvo.joint.beliefs import Beliefs, Correction, form_beliefs
 from camvo.joint.conventions import prefers
 from camvo.joint.human_terms import HumanTerms
-from camvo.joint.models import Kinds, VoteModel, fit_vote_model, model_by, others_say, with_taught_arm
+from camvo.joint.models import Kinds, VoteModel, fit_vote_model, model_by, with_taught_arm
 from camvo.joint.two_coins import TwoCoins, with_difficulty
 from camvo.joint.votes import (
     Rows,
@@ -145,7 +145,7 @@ class VotesFit:
         def reference(rows: Rows) -> Array:
             whole = np.full((len(rows), self.arms), UNASKED, dtype=np.int64)
             whole[:, among] = rows
-            return others_say(model, whole, taught)[:, : max(len(among), 2)]
+            return _others_say(model, whole, taught)[:, : max(len(among), 2)]
 
         return reference
 
@@ -477,3 +477,10 @@ def correction(
     terms = replace(human, arms=human.arms[[*positions]])
     named = sorted(labels) if len(labels) == 2 else []
     return lambda rows, right: terms.correct(rows, right, named)
+
+
+def _others_say(model: VoteModel, rows: Rows, taught: int) -> Array:
+    """The probability of each number's label by the votes of the other arms, shape (P, G) for K arms."""
+    right, _ = model.beliefs(np.delete(rows, taught, axis=1))
+    wanted = max(right.shape[1], int(rows.max(initial=-1)) + 1)
+    return np.pad(right, ((0, 0), (0, wanted - right.shape[1])))

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from camvo.student import STUDENT
 from camvo.twins import asking_each
 from camvo.typing import Array
 
@@ -184,12 +185,15 @@ class ExplorationRound:
 
     @property
     def witnesses(self) -> dict[str, int]:
-        """Arm → its group in the pattern, for the arms that were asked independently of the votes."""
+        """Arm → its group in the pattern, for the arms that were asked independently of the votes.
+
+        The student is none of them: it learns, so how often it votes, and is right, changes by itself.
+        """
         pattern = self.pattern
         if not pattern.everyone:
             return {}
         groups = zip(pattern.arms, pattern.groups, strict=True)
-        return {arm: group for arm, group in groups if group != UNASKED}
+        return {arm: group for arm, group in groups if group != UNASKED and arm != STUDENT}
 
     def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
         """The same round with other names (old → new) for some arms."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from backend.learning.states import StateKey
 from backend.ledger import Ledger
-from backend.ledger.events import NewEvent, ProjectEvents
+from backend.ledger.events import NewEvent, ProjectEvents, StateKey
 from backend.ledger.rounds import RoundKey
 from camvo.state.contribution import Contribution
 

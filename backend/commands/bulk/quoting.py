@@ -27,7 +27,7 @@ from backend.commands.shared.output import progress_bar, say
 from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
-from backend.ledger.decided import costs_of_a_task
+from backend.ledger.epochs import costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.ledger.rounds import Round, RoundKey
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range

@@ -41,7 +41,7 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import project_key
 from backend.learning.projects import project_settings, stored_questions
 from backend.ledger import Ledger, projects
-from backend.ledger.decided import EpochSummary, epoch_summary
+from backend.ledger.epochs import EpochSummary, epoch_summary
 from backend.ledger.projects import DatedText, Project, Schemes, short_name
 from backend.ledger.rounds import Round
 from backend.questions import ConfigQuestion

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from backend.annotation.job_questions import is_below
 from backend.commands.bulk.dataset_jobs import ScoreLevels
 from backend.commands.shared.arguments import listed
 from backend.errors import ConfigError
-from backend.learning.label_schemes import Concern, Transition
-from backend.ledger.decided import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
+from backend.learning.label_schemes import Transition
+from backend.ledger.epochs import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
 from backend.ledger.projects import Schemes
 from backend.questions import ConfigQuestion
 from backend.questions.relabelling import LabelFates, label_values, labels_of
 from backend.questions.xml import Label
 from backend.server.status import formats
+from camvo.votes.aggregation import Aggregation
+from camvo.votes.labels import LABEL_VOTE, label_posterior
 from camvo.votes.relabelling import Relabelling
 
 
@@ -242,7 +246,7 @@ class CarriedTasks:
     unclear: int = 0
     levels: ScoreLevels = field(default_factory=ScoreLevels)
 
-    def add(self, task: DecidedTask, way: Relabelling, concern: Concern, below: float | None) -> bool:
+    def add(self, task: DecidedTask, way: Relabelling, concern: _Concern, below: float | None) -> bool:
         """Count a task by its latest round, and return whether it is asked about again."""
         lost, concerned = way.vote(task.label) is None, concern(task)
         if task.deciding is None:
@@ -305,7 +309,7 @@ def carried_tasks(
             )
             decided = partial(decided_tasks, *place, each.source or "")
             near, labels = fates.near(control), label_values(question)
-            concern = Concern(near, question.control.aggregation, labels, decided())
+            concern = _Concern(near, question.control.aggregation, labels, decided())
             for task in decided():
                 if (at := task.place) not in left:
                     left[at] = at not in there and tasks.add(task, way, concern, below)
@@ -319,3 +323,58 @@ def carried_tasks(
                     tasks.rounds.add(task.round_id)
         counted[control] = tasks
     return counted
+
+
+_LEAST_CHANCE: Final = 0.1
+"""The least probability of a near label with which a task is concerned."""
+
+
+class _Concern:
+    """Which tasks of a question may be concerned by new labels.
+
+    Args:
+        near: the labels that are near the new ones.
+        aggregation: how the question counts votes.
+        options: its labels before; empty if it lists none.
+        tasks: its tasks, by which models are judged: how often they say what came out.
+    """
+
+    def __init__(
+        self,
+        near: Collection[str],
+        aggregation: Aggregation,
+        options: Sequence[str],
+        tasks: Iterable[DecidedTask],
+    ) -> None:
+        self._near, self._options = frozenset(near), options
+        self._closed = aggregation == LABEL_VOTE
+        self._others = Relabelling(aggregation, dict.fromkeys(near), options, self._near)
+        self._right = _accuracies(tasks) if near and self._closed else {}
+
+    def __call__(self, task: DecidedTask) -> bool:
+        """Whether a task is concerned. What people have said of it decides, unless it is blind."""
+        if task.deciding is not None:
+            return self.names(task.deciding)
+        if self.names(task.label):
+            return True
+        votes = {arm: vote for arm, vote in task.votes.items() if vote is not None}
+        named = any(map(self.names, votes.values()))
+        if not named or not self._closed:
+            return named
+        known = {arm: vote for arm, vote in votes.items() if vote in self._options}
+        chances = label_posterior(known, self._right, self._options)
+        return sum(chances[label] for label in self._near if label in chances) >= _LEAST_CHANCE
+
+    def names(self, vote: str) -> bool:
+        """Whether a label, or an answer, names a label that is near."""
+        return self._others.vote_if_valid(vote) is None
+
+
+def _accuracies(tasks: Iterable[DecidedTask]) -> Mapping[str, float]:
+    """Arm → the share of its votes that are the label that came out, with one right and one wrong vote."""
+    votes, right = Counter[str](), Counter[str]()
+    for task in tasks:
+        for arm, vote in task.votes.items():
+            votes[arm] += vote is not None
+            right[arm] += vote == task.label
+    return {arm: (right[arm] + 1.0) / (number + 2.0) for arm, number in votes.items()}

@@ -22,7 +22,7 @@ from backend.learning.label_schemes import (
 )
 from backend.learning.teaching import answering
 from backend.ledger import Ledger
-from backend.ledger.decided import decided_tasks
+from backend.ledger.epochs import decided_tasks
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Project, Scheme, Schemes, is_of_label_studio, latest_of, short_name
 from backend.questions import ConfigQuestion, parse_label_config

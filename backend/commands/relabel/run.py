@@ -28,7 +28,7 @@ from backend.learning.carrying import corrections, run_each
 from backend.learning.label_schemes import begin_anew, begin_first, carryings
 from backend.learning.projects import asked_questions, project_settings, remember_project, shown_instructions
 from backend.ledger import projects
-from backend.ledger.decided import decided_tasks
+from backend.ledger.epochs import decided_tasks
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes, is_of_label_studio, short_name
 from backend.questions import parse_label_config

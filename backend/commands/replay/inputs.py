@@ -24,7 +24,6 @@ from backend.models.embedder import Embedder
 from backend.questions.controls import are_steps
 from backend.questions.naming import first_alike
 from backend.server.status.formats import of
-from camvo.numerics.small import with_category
 from camvo.typing import Array
 
 TEXT, _TRUTH, _ITEM_ID = "text", "truth", "item_id"
@@ -293,9 +292,6 @@ def require_writable_file(path: Path, what: str) -> None:
 _PORTION = 256
 """Texts embedded between two progress updates."""
 
-_DIMENSION = 384
-"""The dimension of contexts that contain only categories: that of the default embedder."""
-
 
 def read_embeddings(path: Path, table: VotesFile) -> Array:
     """Read a ``.npy`` file of embeddings as float64, shape (n, d); row i belongs to the table's item i."""
@@ -340,17 +336,6 @@ def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array
     with atomic_write(cache) as stream:
         np.save(stream, contexts.astype(np.float32))  # lossless: the embedder returns float32
     return contexts
-
-
-def with_categories(contexts: Array | None, categories: Sequence[str]) -> Array:
-    """Contexts with each item's category, as the server makes them of ``camvo_context``, shape (n, d).
-
-    A table without texts has no contexts; its items then have only their categories.
-    """
-    if contexts is None:
-        contexts = np.zeros((len(categories), _DIMENSION))
-    rows = zip(contexts, categories, strict=True)
-    return np.array([with_category(context, category) for context, category in rows])
 
 
 def _texts(table: VotesFile) -> Sequence[str]:

@@ -28,13 +28,12 @@ from threadpoolctl import threadpool_limits
 
 from backend.commands.replay.inputs import Shuffle, atomic_write, require_writable_file
 from backend.commands.replay.options import PolicyParameters, SharedOptions
-from backend.commands.replay.runs import LOWEST, ReplayRow, ReplayRun, ReplaySetting, Summary
+from backend.commands.replay.runs import ReplayRow, ReplayRun, ReplaySetting, Summary
 from backend.commands.shared.arguments import numbers
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
 from backend.server.status.formats import templates
 from camvo.errors import CamvoError, InvalidParameterError
-from camvo.numerics.small import TIE
 from camvo.policies.parameters import CLASSES, ByLabel, declared_by
 from camvo.replays.replay import VotesTable, calibrated_scores, has_student, replay
 from camvo.state.state import State
@@ -444,91 +443,3 @@ def _require_writable_folder(path: Path, what: str) -> None:
             where=f"{what} {path}",
             fix="give another folder",
         )
-
-
-def verdict(summaries: Sequence[Summary]) -> list[str]:
-    """Print the full vote's accuracy, the settings that meet the targets, and the best buys."""
-    full = summaries[0].means["full_accuracy"]
-    if full is None:
-        return [
-            "No item's truth is known, so neither is the target. Agreement is with the vote of all models"
-            " with equal weights.",
-            *_best_buys(summaries, "agreement"),
-        ]
-    return [
-        f"The full vote, with all models weighted by their true accuracy, is {full:.1%} right.",
-        *_targets(summaries),
-        *_best_buys(summaries, "accuracy"),
-    ]
-
-
-def _targets(summaries: Sequence[Summary]) -> list[str]:
-    """Say how many settings met their own target, and for each δ the cheapest of all that reach as much."""
-    with_target = [summary for summary in summaries if summary.means["target_met"] is not None]
-    if not with_target:
-        return []
-    meeting = sum(summary.means["target_met"] == 1.0 for summary in with_target)
-    sentences = [f"{meeting} of {len(with_target)} settings met their target in every shuffle."]
-    for delta in sorted({summary.delta for summary in with_target if summary.delta is not None}):
-        enough = [summary for summary in summaries if _least(summary) >= delta - TIE]
-        if not enough:
-            nearest = max(summaries, key=_least)
-            sentences.append(
-                f"Nothing has {delta:.3g} of the full vote's accuracy in every shuffle. {nearest.name}"
-                f" comes nearest, with {_least(nearest):.1%} of it in the worst shuffle."
-            )
-            continue
-        cheapest = min(enough, key=lambda summary: (_mean(summary, "cost"), -_least(summary)))
-        sentences.append(
-            f"The cheapest with {delta:.3g} of the full vote's accuracy in every shuffle is"
-            f" {_bought(cheapest, 'accuracy')}."
-        )
-    return sentences
-
-
-def _unbeaten(summaries: Sequence[Summary], measure: str) -> list[Summary]:
-    """Return the settings that no other beats, cheapest first.
-
-    A setting is beaten by one that costs no more, is no worse, and is not the same in both. Of several that
-    are the same in both, the first is returned.
-    """
-    known = [summary for summary in summaries if summary.means[measure] is not None]
-    ranked = sorted(known, key=lambda summary: (_mean(summary, "cost"), -_mean(summary, measure)))
-    best: list[Summary] = []
-    for summary in ranked:
-        if not best or _mean(summary, measure) > _mean(best[-1], measure) + TIE:
-            best.append(summary)
-    return best
-
-
-def _best_buys(summaries: Sequence[Summary], measure: str) -> list[str]:
-    best = _unbeaten(summaries, measure)
-    if len(summaries) == 1 or not best:
-        return []
-    word = "right" if measure == "accuracy" else "in agreement"
-    if len(best) == 1:
-        return [f"The best buy is {_bought(best[0], measure)}: no other is cheaper or more often {word}."]
-    left = len(summaries) - len(best)
-    rest = "the other" if left == 1 else f"each of the other {left}"
-    others = f" (one of them costs no more than {rest}, and is no less often {word})"
-    return [
-        f"The best buys, cheapest first{others if left else ''}:",
-        *(f"  {_bought(summary, measure)}" for summary in best),
-    ]
-
-
-def _bought(summary: Summary, measure: str) -> str:
-    share, cost = summary.means["cost_share"], _mean(summary, "cost")
-    price = f"${cost:.3g} an item" if share is None else f"{share:.1%} of the cost of asking every model"
-    word = "right" if measure == "accuracy" else "in agreement"
-    return f"{summary.name}: {_mean(summary, measure):.1%} {word} at {price}"
-
-
-def _least(summary: Summary) -> float:
-    """The lowest relative accuracy of any shuffle; 0 if it is unknown."""
-    quantiles = summary.quantiles["relative_accuracy"]
-    return 0.0 if quantiles is None else quantiles[LOWEST]
-
-
-def _mean(summary: Summary, name: str) -> float:
-    return summary.means[name] or 0.0

@@ -1,4 +1,4 @@
-"""``camvo replay``: from a table of votes to rows, a report and a verdict on the target."""
+"""``camvo replay``: from a table of votes to rows, a report and a _verdict on the target."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from backend.commands.replay.inputs import (
     oddities,
     read_embeddings,
     read_prices,
-    with_categories,
 )
 from backend.commands.replay.options import TableOptions
 from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Summary, student_note
-from backend.commands.replay.study import ReplayStudy, draw_report, verdict
+from backend.commands.replay.study import ReplayStudy, draw_report
 from backend.commands.shared.output import progress_bar, say
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from backend.settings.mistakes import did_you_mean
 from camvo.errors import InvalidParameterError
+from camvo.numerics.small import TIE, with_category
 from camvo.policies.parameters import DEFAULT, ByLabel
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy
 from camvo.replays.replay import VotesTable
@@ -203,7 +203,7 @@ class TableReplay:
         print_summaries(console, summaries)
         _print_spread(console, summaries)
         console.print()
-        for line in (*verdict(summaries), *student_note(summaries)):
+        for line in (*_verdict(summaries), *student_note(summaries)):
             console.print(line, highlight=False, markup=False)
 
     def _require_known_labels(self, file: VotesFile) -> None:
@@ -218,7 +218,7 @@ class TableReplay:
         if file.categories is None:
             return self._embeddings(file, progress)
         is_blank = file.texts is None and self.options.embeddings is None
-        return with_categories(None if is_blank else self._embeddings(file, progress), file.categories)
+        return _with_categories(None if is_blank else self._embeddings(file, progress), file.categories)
 
     def _embeddings(self, file: VotesFile, progress: Console) -> Array:
         if self.options.embeddings is not None:
@@ -290,3 +290,106 @@ def _on_a_scale(table: VotesTable, error: ErrorName) -> VotesTable:
     places = np.array([scale.index(label) for label in table.labels])
     votes, truth = (np.where(each < 0, each, places[each]) for each in (table.votes, table.truth))
     return replace(table, labels=scale, votes=votes, truth=truth, aggregation=vote)
+
+
+_DIMENSION = 384
+"""The dimension of contexts that contain only categories: that of the default embedder."""
+
+
+def _with_categories(contexts: Array | None, categories: Sequence[str]) -> Array:
+    """Contexts with each item's category, as the server makes them of ``camvo_context``, shape (n, d).
+
+    A table without texts has no contexts; its items then have only their categories.
+    """
+    if contexts is None:
+        contexts = np.zeros((len(categories), _DIMENSION))
+    rows = zip(contexts, categories, strict=True)
+    return np.array([with_category(context, category) for context, category in rows])
+
+
+def _verdict(summaries: Sequence[Summary]) -> list[str]:
+    """Print the full vote's accuracy, the settings that meet the targets, and the best buys."""
+    full = summaries[0].means["full_accuracy"]
+    if full is None:
+        return [
+            "No item's truth is known, so neither is the target. Agreement is with the vote of all models"
+            " with equal weights.",
+            *_best_buys(summaries, "agreement"),
+        ]
+    return [
+        f"The full vote, with all models weighted by their true accuracy, is {full:.1%} right.",
+        *_targets(summaries),
+        *_best_buys(summaries, "accuracy"),
+    ]
+
+
+def _targets(summaries: Sequence[Summary]) -> list[str]:
+    """Say how many settings met their own target, and for each δ the cheapest of all that reach as much."""
+    with_target = [summary for summary in summaries if summary.means["target_met"] is not None]
+    if not with_target:
+        return []
+    meeting = sum(summary.means["target_met"] == 1.0 for summary in with_target)
+    sentences = [f"{meeting} of {len(with_target)} settings met their target in every shuffle."]
+    for delta in sorted({summary.delta for summary in with_target if summary.delta is not None}):
+        enough = [summary for summary in summaries if _least(summary) >= delta - TIE]
+        if not enough:
+            nearest = max(summaries, key=_least)
+            sentences.append(
+                f"Nothing has {delta:.3g} of the full vote's accuracy in every shuffle. {nearest.name}"
+                f" comes nearest, with {_least(nearest):.1%} of it in the worst shuffle."
+            )
+            continue
+        cheapest = min(enough, key=lambda summary: (_mean_of(summary, "cost"), -_least(summary)))
+        sentences.append(
+            f"The cheapest with {delta:.3g} of the full vote's accuracy in every shuffle is"
+            f" {_bought(cheapest, 'accuracy')}."
+        )
+    return sentences
+
+
+def _unbeaten(summaries: Sequence[Summary], measure: str) -> list[Summary]:
+    """Return the settings that no other beats, cheapest first.
+
+    A setting is beaten by one that costs no more, is no worse, and is not the same in both. Of several that
+    are the same in both, the first is returned.
+    """
+    known = [summary for summary in summaries if summary.means[measure] is not None]
+    ranked = sorted(known, key=lambda summary: (_mean_of(summary, "cost"), -_mean_of(summary, measure)))
+    best: list[Summary] = []
+    for summary in ranked:
+        if not best or _mean_of(summary, measure) > _mean_of(best[-1], measure) + TIE:
+            best.append(summary)
+    return best
+
+
+def _best_buys(summaries: Sequence[Summary], measure: str) -> list[str]:
+    best = _unbeaten(summaries, measure)
+    if len(summaries) == 1 or not best:
+        return []
+    word = "right" if measure == "accuracy" else "in agreement"
+    if len(best) == 1:
+        return [f"The best buy is {_bought(best[0], measure)}: no other is cheaper or more often {word}."]
+    left = len(summaries) - len(best)
+    rest = "the other" if left == 1 else f"each of the other {left}"
+    others = f" (one of them costs no more than {rest}, and is no less often {word})"
+    return [
+        f"The best buys, cheapest first{others if left else ''}:",
+        *(f"  {_bought(summary, measure)}" for summary in best),
+    ]
+
+
+def _bought(summary: Summary, measure: str) -> str:
+    share, cost = summary.means["cost_share"], _mean_of(summary, "cost")
+    price = f"${cost:.3g} an item" if share is None else f"{share:.1%} of the cost of asking every model"
+    word = "right" if measure == "accuracy" else "in agreement"
+    return f"{summary.name}: {_mean_of(summary, measure):.1%} {word} at {price}"
+
+
+def _least(summary: Summary) -> float:
+    """The lowest relative accuracy of any shuffle; 0 if it is unknown."""
+    quantiles = summary.quantiles["relative_accuracy"]
+    return 0.0 if quantiles is None else quantiles[LOWEST]
+
+
+def _mean_of(summary: Summary, name: str) -> float:
+    return summary.means[name] or 0.0

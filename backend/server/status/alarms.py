@@ -12,7 +12,6 @@ from backend.ledger.projects import is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
 from backend.server.status.formats import moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
-from backend.server.status.promises import restart_alert
 from backend.server.status.question_reports import points
 from backend.server.status.report import (
     AgreementReport,
@@ -204,7 +203,7 @@ def project_alerts(project: ProjectReport, model_version: str, found: Found) -> 
     alerts = [Alert(error.code, _message(error), error.fix) for error in found.problems if error is not None]
     for question in project.questions:
         alerts += _score_alerts(project, question)
-        alerts += [alert for alert in [restart_alert(question)] if alert is not None]
+        alerts += [alert for alert in [_restart_alert(question)] if alert is not None]
         alerts += _family_alerts(question)
         alerts += _constant_alerts(question)
     alerts += found.missing.alerts
@@ -336,8 +335,8 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
     fix = f"run {waiting.command}"
     certifying = sum(question.guarantee.run for question in project.current)
     if certifying:
-        fix += f", before further blind tasks are labelled: the {of(certifying, 'blind label')} so far then"
-        fix += " certify nothing any more"
+        fix += " once you have used what blind tasks certify, or before more of them are labelled:"
+        fix += f" the {of(certifying, 'blind label')} so far then certify nothing any more"
     elif is_of_label_studio(project.key):
         fix += "; a server with LABEL_STUDIO_API_KEY does it by itself"
     return [Alert("recount_waiting", message, fix, level="note")]
@@ -427,3 +426,35 @@ def _ledger_alerts(server: ServerReport) -> list[Alert]:
         fix = "synchronise both clocks: times in reports differ, though nothing is bought twice"
         alerts.append(Alert("clock_skew", message, fix))
     return alerts
+
+
+_NEWS = 1_000
+"""Rounds after a restart for which it is reported as an alert, unless stops are relearnt earlier."""
+
+
+_CODES = {
+    "stops": "early_stops_wrong",
+    "tasks": "tasks_changed",
+    "arm": "model_changed",
+    "version": "model_version_changed",
+}
+
+
+def _restart_alert(question: QuestionReport) -> Alert | None:
+    """The alert of a question's latest restart, until stops are relearnt."""
+    stops = question.stops
+    if not question.current or stops is None or not stops.relearning or stops.rounds >= _NEWS:
+        return None
+    latest = stops.restarts[0]
+    if latest.model is None:
+        fix = (
+            "nothing, if the tasks are meant to differ: fewer tasks stop early until new rounds have shown "
+            "how often early labels are right. Label some of the latest tasks to see whether the models can "
+            "do them"
+        )
+    else:
+        fix = (
+            f"nothing, if {latest.model} is still worth its price: its weight is learnt anew, which takes "
+            "some hundred tasks. To keep a model from changing, name a dated version in camvo.yaml"
+        )
+    return Alert(_CODES[latest.kind], f"{question.control}: {latest.message}", fix, subject=question.control)

@@ -18,13 +18,11 @@ from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.formats import of
 from backend.server.status.report import (
-    Alert,
     Basis,
     CertifyReport,
     EstimateReport,
     FoundTasks,
     GuaranteeReport,
-    QuestionReport,
     RecallReport,
     RestartReport,
     ScoreCheckReport,
@@ -190,17 +188,6 @@ def _scores(score_counts: Sequence[int]) -> list[tuple[float, int]]:
     return [((place + 0.5) / SCORE_BINS, count) for place, count in enumerate(score_counts)]
 
 
-_NEWS = 1_000
-"""Rounds after a restart for which it is reported as an alert, unless stops are relearnt earlier."""
-
-_CODES = {
-    "stops": "early_stops_wrong",
-    "tasks": "tasks_changed",
-    "arm": "model_changed",
-    "version": "model_version_changed",
-}
-
-
 def stops_report(found: Mapping[str, Any] | None) -> StopsReport | None:
     """The findings about one question, from :func:`camvo.state.state.findings`."""
     if found is None:
@@ -216,26 +203,6 @@ def stops_report(found: Mapping[str, Any] | None) -> StopsReport | None:
         relearning=bool(restarts) and not since["tried"],
         restarts=tuple(_restart_report(restart) for restart in reversed(restarts)),
     )
-
-
-def restart_alert(question: QuestionReport) -> Alert | None:
-    """The alert of a question's latest restart, until stops are relearnt."""
-    stops = question.stops
-    if not question.current or stops is None or not stops.relearning or stops.rounds >= _NEWS:
-        return None
-    latest = stops.restarts[0]
-    if latest.model is None:
-        fix = (
-            "nothing, if the tasks are meant to differ: fewer tasks stop early until new rounds have shown "
-            "how often early labels are right. Label some of the latest tasks to see whether the models can "
-            "do them"
-        )
-    else:
-        fix = (
-            f"nothing, if {latest.model} is still worth its price: its weight is learnt anew, which takes "
-            "some hundred tasks. To keep a model from changing, name a dated version in camvo.yaml"
-        )
-    return Alert(_CODES[latest.kind], f"{question.control}: {latest.message}", fix, subject=question.control)
 
 
 def _restart_report(restart: Restart) -> RestartReport:

@@ -10,9 +10,8 @@ from label_studio_requests import Annotation, Project, annotated, task
 from sqlalchemy import select
 from whole_backend import Backend
 
-from backend.learning.teaching import append_restart
 from backend.ledger.database import tables
-from backend.ledger.events import ProjectEvents
+from backend.ledger.events import ProjectEvents, StateKey, StateRecords
 from backend.testing import Reply
 from camvo.state.arm import RUN
 from camvo.state.contribution import Contribution, Restart
@@ -105,14 +104,7 @@ def test_every_process_appends_the_same_restart_at_most_once(project: Backend) -
     before = restarts(project)
     [round_] = project.rounds(NEW + 1)
     with project.ledger.write() as connection:
-        append_restart(
-            connection,
-            Project().key,
-            round_.key.control,
-            round_.key.epoch,
-            NEW,
-            before[0],
-            round_.context.shape[0],
-            now=0.0,
-        )
+        key = StateKey(Project().key, round_.key.control, round_.key.epoch)
+        lesson = Contribution.of_restart(before[0], round_.context.shape[0]).pack()
+        StateRecords(connection, key).append_restart(NEW, lesson, now=0.0)
     assert restarts(project) == before

@@ -21,7 +21,7 @@ from backend.annotation import annotator
 from backend.errors import ConfigError
 from backend.ledger.database import tables
 from backend.ledger.database.packing import _decompress
-from backend.ledger.events import StateRecords
+from backend.ledger.events import StateKey, StateRecords
 from backend.settings import load
 from backend.upkeep import _nothing
 from camvo.state.contribution import Contribution
@@ -235,7 +235,9 @@ def test_a_snapshot_from_before_the_deletion_forgets_by_its_event(backend: Backe
     backend.predict(task(1, text=SUNNY), task(2, text=GREY))
     key, saved = backend.rounds(1)[0].key, backend.state().snapshot()
     with backend.ledger.write() as connection:
-        StateRecords(connection, key.project, key.control, key.epoch).save_snapshot(2, saved, now=1.0)
+        StateRecords(connection, StateKey(key.project, key.control, key.epoch)).save_snapshot(
+            2, saved, now=1.0
+        )
     backend.hook(tasks_deleted(1))
     assert problems(backend) == []
     state = State.restore(saved)
@@ -252,7 +254,7 @@ def fold(backend: Backend) -> State:
     upkeep.prune(backend.ledger, key.project, 86400.0, lambda_l=1.0, advance=_nothing)
     assert backend.events() == []
     with backend.ledger.read() as connection:
-        base = StateRecords(connection, key.project, key.control, key.epoch).base()
+        base = StateRecords(connection, StateKey(key.project, key.control, key.epoch)).base()
     assert base is not None
     return State.restore(base.state)
 
@@ -289,7 +291,7 @@ def test_a_prune_deletes_the_n_grams_of_rounds_and_keeps_what_they_taught(backen
     assert (round_.pruned, round_.text, "studied" in round_.plan) == (True, b"", False)
     assert raw(backend, tables.contexts.c.context) == []
     with backend.ledger.read() as connection:
-        base = StateRecords(connection, key.project, key.control, key.epoch).base()
+        base = StateRecords(connection, StateKey(key.project, key.control, key.epoch)).base()
     assert base is not None
     assert State.restore(base.state).texts == before
     assert problems(backend) == []

@@ -84,6 +84,21 @@ def test_every_row_is_labelled_at_half_the_price(tmp_path: Path, server: BatchSe
         assert not server.files  # the provider keeps nothing
 
 
+def test_tokens_that_the_provider_read_from_its_cache_are_counted_in_batches_too(
+    tmp_path: Path, server: BatchServer
+) -> None:
+    def with_cached(content: bytes) -> bytes:
+        return content.replace(b'"usage": {', b'"usage": {"prompt_tokens_details": {"cached_tokens": 4}, ')
+
+    server.garbles = with_cached
+    with folder_of(tmp_path / "a", server) as folder:
+        folder.table("lovely", "gloomy", "mixed")
+        assert not label(folder).left
+        with folder.ledger.read() as connection:
+            used = money.usage_by_model(connection, {"red": 100}, max_factor=50)
+    assert used["red"].cached_tokens == 3 * 4
+
+
 def test_each_file_of_results_is_downloaded_once(tmp_path: Path, server: BatchServer) -> None:
     downloaded: list[str] = []
 

@@ -9,6 +9,7 @@ import pytest
 
 from backend.commands.replay import inputs
 from backend.commands.replay.inputs import VotesFile
+from backend.commands.replay.table import _with_categories
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 
@@ -130,12 +131,12 @@ def test_items_of_one_category_are_nearer_to_each_other() -> None:
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(3, 384))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    first, second, third = inputs.with_categories(vectors, ["de", "de", "en"])
+    first, second, third = _with_categories(vectors, ["de", "de", "en"])
     assert first @ second > first @ third + 0.3
 
 
 def test_categories_alone_are_contexts_of_a_table_without_texts() -> None:
-    found = inputs.with_categories(None, ["de", "en", "de", ""])
+    found = _with_categories(None, ["de", "en", "de", ""])
     assert found.shape == (4, 384)
     assert np.array_equal(found[0], found[2])
     assert not found[3].any()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backend.commands.replay.inputs import VotesFile, oddities
 from backend.commands.replay.runs import AVERAGED, QUANTILES, Summary
-from backend.commands.replay.study import verdict
+from backend.commands.replay.table import _verdict
 
 
 def setting(
@@ -35,7 +35,7 @@ MAJORITY = setting("majority", 0.8, 1.0)
 
 def bought(settings: list[Summary]) -> list[str]:
     """The policies that the verdict calls best buys."""
-    lines = (line.removeprefix("The best buy is ") for line in verdict(settings))
+    lines = (line.removeprefix("The best buy is ") for line in _verdict(settings))
     return [
         line.strip().partition(":")[0]
         for line in lines
@@ -44,31 +44,31 @@ def bought(settings: list[Summary]) -> list[str]:
 
 
 def test_a_setting_that_another_beats_is_not_recommended() -> None:
-    said = "\n".join(verdict([CAMVO, JOINT, MAJORITY]))
+    said = "\n".join(_verdict([CAMVO, JOINT, MAJORITY]))
     assert bought([CAMVO, JOINT, MAJORITY]) == ["joint", "majority"]
     assert "joint: 79.9% right at 28.0% of the cost of asking every model" in said
     assert "camvo" not in said
 
 
 def test_the_cheapest_that_reaches_a_target_may_be_of_any_policy() -> None:
-    (said,) = [line for line in verdict([CAMVO, JOINT, MAJORITY]) if "0.97" in line]
+    (said,) = [line for line in _verdict([CAMVO, JOINT, MAJORITY]) if "0.97" in line]
     assert "in every shuffle is joint: " in said
 
 
 def test_a_target_that_was_missed_in_one_shuffle_is_missed() -> None:
     wavering = setting("camvo", 0.79, 0.1, delta=0.97, worst=0.7)
-    lines = verdict([wavering, MAJORITY])
+    lines = _verdict([wavering, MAJORITY])
     assert "0 of 1 settings met their target in every shuffle." in lines
     assert any("in every shuffle is majority: " in line for line in lines)
 
 
 def test_where_nothing_reaches_a_target_the_nearest_is_named() -> None:
-    (said,) = [line for line in verdict([setting("camvo", 0.7, 0.1, delta=0.97)]) if "nearest" in line]
+    (said,) = [line for line in _verdict([setting("camvo", 0.7, 0.1, delta=0.97)]) if "nearest" in line]
     assert "camvo with δ = 0.97 comes nearest, with 87.5% of it in the worst shuffle." in said
 
 
 def test_one_setting_alone_is_recommended_to_nobody() -> None:
-    assert verdict([MAJORITY]) == [
+    assert _verdict([MAJORITY]) == [
         "The full vote, with all models weighted by their true accuracy, is 80.0% right."
     ]
 
@@ -78,7 +78,7 @@ def test_without_truth_the_best_buys_are_by_agreement() -> None:
         Summary(*one_key(one), 3, one.means | {"full_accuracy": None, "accuracy": None}, {}, one.quantiles)
         for one in (JOINT, MAJORITY)
     ]
-    assert "  joint: 79.9% in agreement at 28.0% of the cost of asking every model" in verdict(blind)
+    assert "  joint: 79.9% in agreement at 28.0% of the cost of asking every model" in _verdict(blind)
 
 
 def one_key(summary: Summary) -> tuple[str, None, None, None]:

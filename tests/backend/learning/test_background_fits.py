@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from backend.learning import states
-from backend.learning.states import PAUSE, BackgroundFits, StateKey
+from backend.learning.states import PAUSE, BackgroundFits
+from backend.ledger.events import StateKey
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
 from camvo.state.contribution import KeptRound, LatestRounds
 from camvo.state.exploration import PatternCounts, VotePattern

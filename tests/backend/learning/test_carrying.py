@@ -23,7 +23,7 @@ from backend.learning.carrying import Carrying, run_each
 from backend.ledger import Ledger, deletions
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.database import tables
-from backend.ledger.events import ProjectEvents, StateRecords
+from backend.ledger.events import ProjectEvents, StateKey, StateRecords
 from backend.ledger.projects import Scheme, Schemes
 from backend.ledger.rounds import QuestionRounds
 from backend.upkeep import problems, prune
@@ -72,7 +72,7 @@ def run(ledger: Ledger, work: Carrying, transactions: int = 1000) -> None:
 
 def state(ledger: Ledger, epoch: str, project: str = PROJECT) -> State:
     with ledger.read() as connection:
-        base = StateRecords(connection, project, "mood", epoch).base()
+        base = StateRecords(connection, StateKey(project, "mood", epoch)).base()
         found = _events(connection, project, epoch)
     contributions = [Contribution.unpack(event.contribution) for event in found]
     sums = State(len(contributions[0].context)) if base is None else State.restore(base.state)

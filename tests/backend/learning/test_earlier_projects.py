@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from backend.annotation.planner import _question_kind
 from backend.learning import states
-from backend.learning.states import EarlierProjects, StateKey, States, question_kind
+from backend.learning.states import EarlierProjects, States
 from backend.ledger import Ledger, LedgerAccess
+from backend.ledger.events import StateKey
 from backend.ledger.human_annotations import Withdrawal
 from backend.ledger.learning_data import ProjectLessons
 from camvo.policies.policy import JointFitData
@@ -19,7 +21,7 @@ from camvo.state.earlier import Lesson
 from camvo.state.exploration import PatternCounts, VotePattern
 from camvo.state.state import State
 
-KIND, D = question_kind("Choices", 4), 2
+KIND, D = _question_kind("Choices", 4), 2
 NEW = StateKey("9.1", "mood", "epoch")
 SKILLS = (("blue", 0.5), ("red", 1.5))
 
@@ -69,14 +71,14 @@ def forget(ledger: Ledger, project: str, **only: int) -> None:
     ("labels", "kind"), [(2, "Choices:2"), (3, "Choices:3-6"), (6, "Choices:3-6"), (22, "Choices:7+")]
 )
 def test_kinds_of_questions(labels: int, kind: str) -> None:
-    assert question_kind("Choices", labels) == kind
+    assert _question_kind("Choices", labels) == kind
 
 
 def test_a_new_project_starts_from_the_others_that_asked_such_a_question(
     process: Process, sqlite_ledger: Ledger
 ) -> None:
     store(sqlite_ledger, "1.1")
-    store(sqlite_ledger, "2.1", kind=question_kind("Choices", 2))
+    store(sqlite_ledger, "2.1", kind=_question_kind("Choices", 2))
     store(sqlite_ledger, NEW.project, rounds=100.0)
     assert process.started() == ["1.1"]
 

@@ -13,8 +13,9 @@ from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
 from backend.learning import states
-from backend.learning.states import PAUSE, Scorers, StateKey
+from backend.learning.states import PAUSE, Scorers
 from backend.ledger import Ledger, LedgerAccess, rounds
+from backend.ledger.events import StateKey
 from camvo.scores.scorer import Scorer
 
 KEY = StateKey("7.1", "mood", "epoch")

@@ -18,10 +18,10 @@ from stored_events import append_events
 from whole_backend import Backend, says, votes
 
 from backend.learning import states as module
-from backend.learning.states import StateKey, States, latest_findings
+from backend.learning.states import States, latest_findings
 from backend.ledger import Ledger, LedgerAccess, events
 from backend.ledger.database import tables
-from backend.ledger.events import ProjectEvents
+from backend.ledger.events import ProjectEvents, StateKey
 from backend.testing import Reply
 from camvo.state.contribution import Change, Contribution
 from camvo.state.exploration import ExplorationRound, VotePattern

@@ -18,7 +18,7 @@ from backend.errors import LabelStudioError, LedgerError
 from backend.label_studio.client import Client
 from backend.ledger import money, recounts
 from backend.ledger.money import from_picodollars
-from backend.ledger.recounts import FurtherVotes
+from backend.ledger.recounts import FurtherVote, FurtherVotes
 from backend.recounting import further
 from backend.server.status.build import build_report
 from camvo.student import STUDENT
@@ -61,6 +61,23 @@ def test_every_model_votes_on_a_labelled_task_and_teaches_with_the_label(
             completed = report.projects[0].recounts.completed
         assert (completed.tasks, completed.usd) == (1, pytest.approx(CALL * completed.votes))
         assert complete(studio) == 0
+
+
+def test_votes_of_other_models_do_not_stand_for_those_of_the_plan(
+    predicted: Prepared, tmp_path: Path, api: LabelStudioApi
+) -> None:
+    studio = resumed_doubtful(predicted, tmp_path, api, **ON)
+    with studio.backend:
+        number = left_out(studio)[0]
+        task = studio.tasks[number]
+        [round_] = studio.backend.rounds(task, studio.project)
+        others = [
+            FurtherVote(round_.id, f"other {at}", task, "Glad", None, 0.0, "beside", 1.0) for at in range(4)
+        ]
+        with studio.backend.ledger.write() as connection:
+            FurtherVotes(connection, studio.project.key).store(others)
+        studio.label(number)
+        assert complete(studio) == 1
 
 
 def test_a_large_import_spends_no_more_than_the_share(

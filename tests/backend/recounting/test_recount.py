@@ -329,30 +329,46 @@ def test_once_people_have_labelled_ten_tasks_the_others_follow_however_little_ch
         assert len(studio.countings()) == 1
 
 
-def certify_one(studio: Studio) -> None:
-    """Make the first labelled task a blind one, whose answer certifies."""
-    [round_] = studio.backend.rounds(studio.tasks[0], studio.project)
-    blind = replace(round_, audit=True)
+def certify(studio: Studio, tasks: int = 1) -> None:
+    """Make the first labelled tasks blind ones, whose answers certify."""
     with studio.backend.ledger.write() as connection:
-        blind_tasks.enter(connection, blind, round_.id)
-        blind_tasks.record_answer(connection, blind, round_.id, {1: 1.0}, "Glad")
+        for task in studio.tasks[:tasks]:
+            [round_] = studio.backend.rounds(task, studio.project)
+            blind = replace(round_, audit=True)
+            blind_tasks.enter(connection, blind, round_.id)
+            blind_tasks.record_answer(connection, blind, round_.id, {1: 1.0}, "Glad")
+
+
+def recount_waiting(studio: Studio) -> dict[str, Any]:
+    """The note that a recount waits for somebody to ask for it."""
+    [alert] = [alert for alert in project_status(studio)["alerts"] if alert["code"] == "recount_waiting"]
+    return dict(alert)
 
 
 @pytest.mark.usefixtures("hardly_anything_changes")
 def test_a_small_change_does_not_end_what_blind_labels_certify_and_waits_for_the_command(
     studio: Studio,
 ) -> None:
-    certify_one(studio)
+    certify(studio)
     studio.tend()
     assert studio.countings() == []
-    [alert] = [alert for alert in project_status(studio)["alerts"] if alert["code"] == "recount_waiting"]
-    assert "the 1 blind label so far then certify nothing any more" in alert["fix"]
+    assert "the 1 blind label so far then certify nothing any more" in recount_waiting(studio)["fix"]
 
 
-def test_a_large_change_is_made_although_blind_labels_certify(studio: Studio) -> None:
-    certify_one(studio)
+def test_a_large_change_is_made_although_a_few_blind_labels_certify(studio: Studio) -> None:
+    certify(studio)
     studio.tend()
     assert len(studio.countings()) == 1
+
+
+def test_a_large_change_waits_for_the_command_if_it_would_void_many_blind_labels(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(automatic, "_BLIND_WORK", LABELLED)
+    certify(studio, LABELLED)
+    studio.tend()
+    assert studio.countings() == []
+    assert f"the {LABELLED} blind labels so far then certify nothing" in recount_waiting(studio)["fix"]
 
 
 def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path) -> None:
@@ -361,6 +377,24 @@ def test_one_process_at_a_time_works_on_a_project(studio: Studio, tmp_path: Path
         key = studio.project.key
         assert mine._thread.submit(mine.recounts._claims.acquire(key)).result(10)
         assert not theirs._thread.submit(theirs.recounts._claims.acquire(key)).result(10)
+
+
+def test_a_training_leaves_a_delivery_that_is_under_way_alone(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, key = studio.backend.runtime, studio.project.key
+    delivered: list[str] = []
+
+    async def deliver(project: str, go_on: object) -> int:
+        delivered.append(project)
+        await runtime.recounts.deliver(project)
+        return 0
+
+    monkeypatch.setattr(runtime.recounts._delivery, "deliver", deliver)
+    studio.tend()
+    assert delivered == [key]
+    studio.tend()  # the one that ended left nothing behind
+    assert delivered == [key, key]
 
 
 # -- what people are told

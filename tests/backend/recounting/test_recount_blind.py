@@ -11,10 +11,10 @@ import pytest
 
 from backend import settings
 from backend.commands.accept import Evidence
-from backend.learning.states import StateKey
 from backend.learning.teaching import record_blind_answer
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, recounts, rounds
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
+from backend.ledger.events import StateKey
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.recounts import Counting, Recount
 from backend.ledger.rounds import ProjectRounds, Round, RoundKey

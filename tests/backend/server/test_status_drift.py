@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend.server.status.promises import restart_alert, stops_report
+from backend.server.status.alarms import _restart_alert
+from backend.server.status.promises import stops_report
 from backend.server.status.report import GuaranteeReport, QuestionReport, Share
 from camvo.state.contribution import Contribution, Restart
 from camvo.state.exploration import ExplorationRound, VotePattern
@@ -35,11 +36,11 @@ def question(*restarts: Restart, tried: int = 0, rounds: int = 3, current: bool 
 def test_a_ledger_without_tests_has_no_report_and_no_alert() -> None:
     assert stops_report(None) is None
     silent = QuestionReport("mood", "e", True, 9, 0.0, Share.of([]), Share.of([]), NO_GUARANTEE, None)
-    assert restart_alert(silent) is None
+    assert _restart_alert(silent) is None
 
 
 def test_a_broken_promise_is_an_alert_with_its_counts() -> None:
-    alert = restart_alert(question(STOPS))
+    alert = _restart_alert(question(STOPS))
     assert alert is not None
     assert alert.code == "early_stops_wrong"
     assert "in 7 of 120 rounds that chance tested, where at most 1.2 were promised" in alert.message
@@ -54,7 +55,7 @@ def test_a_broken_promise_is_an_alert_with_its_counts() -> None:
     ],
 )
 def test_every_kind_of_restart_has_words_of_its_own(restart: Restart, code: str, words: str) -> None:
-    alert = restart_alert(question(restart))
+    alert = _restart_alert(question(restart))
     assert alert is not None
     assert alert.code == code
     assert words in alert.message
@@ -62,7 +63,7 @@ def test_every_kind_of_restart_has_words_of_its_own(restart: Restart, code: str,
 
 def test_a_version_that_came_back_counts_its_earlier_votes() -> None:
     back = Restart("version", 1, arm="red", history=0, resumed=True, version="red-1", before="red-2")
-    alert = restart_alert(question(VERSION, back))
+    alert = _restart_alert(question(VERSION, back))
     assert alert is not None
     assert "its votes of that time count again" in alert.message
 
@@ -73,7 +74,7 @@ def test_a_version_that_came_back_counts_its_earlier_votes() -> None:
     ids=["no restart", "stops are tested again", "long ago", "an earlier epoch"],
 )
 def test_there_is_no_alert_when_nothing_is_to_be_learnt_anew(reported: QuestionReport) -> None:
-    assert restart_alert(reported) is None
+    assert _restart_alert(reported) is None
 
 
 def test_restarts_are_listed_the_latest_first() -> None:

@@ -16,13 +16,13 @@ from backend import upkeep
 from backend.errors import LedgerError
 from backend.label_studio.payloads import parse_webhook
 from backend.learning import states
-from backend.learning.states import StateKey, States
+from backend.learning.states import States
 from backend.ledger import Ledger, LedgerAccess, deletions, projects
 from backend.ledger.database import tables
-from backend.ledger.events import ProjectEvents, StateRecords
+from backend.ledger.events import ProjectEvents, StateKey, StateRecords
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
-from backend.upkeep import _continued, _nothing, _StateName
+from backend.upkeep import _continued, _nothing
 from camvo.state.contribution import Contribution
 from camvo.state.state import State
 
@@ -36,13 +36,13 @@ def count(ledger: Ledger, table: Table, *where: Any) -> int:
         return connection.scalar(select(func.count()).select_from(table).where(*where)) or 0
 
 
-def name_of(ledger: Ledger) -> _StateName:
+def name_of(ledger: Ledger) -> StateKey:
     with ledger.read() as connection:
         [key] = {
             (round_.key.control, round_.key.epoch)
             for round_ in ProjectRounds(connection, PROJECT).of_task(22)
         }
-    return _StateName(PROJECT, *key)
+    return StateKey(PROJECT, *key)
 
 
 def summed(ledger: Ledger) -> State:
@@ -57,7 +57,7 @@ def summed(ledger: Ledger) -> State:
 def with_base(ledger: Ledger, like: State) -> State:
     name = name_of(ledger)
     with ledger.read() as connection:
-        base = StateRecords(connection, PROJECT, name.control, name.epoch).base()
+        base = StateRecords(connection, name).base()
         return _continued(connection, name, base, like, 1 << 40)
 
 
@@ -310,7 +310,7 @@ def _revisions(ledger: Ledger) -> int:
     return min(old_labels, count(ledger, tables.events, tables.events.c.kind == "revision"))
 
 
-def _names(name: _StateName) -> tuple[str, str]:
+def _names(name: StateKey) -> tuple[str, str]:
     return name.control, name.epoch
 
 

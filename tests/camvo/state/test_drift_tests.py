@@ -10,6 +10,7 @@ import pytest
 from camvo.state.contribution import Change, Contribution, Restart
 from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import DriftTests, State, findings, findings_with
+from camvo.student import STUDENT
 
 ARMS = tuple("abcde")
 CONTEXT = np.array([1.0])
@@ -75,6 +76,23 @@ def test_an_arm_that_breaks_is_noticed_and_blamed(arm):
     due, number = due_after([*rounds(rng, 200), *rounds(rng, 100, **{arm: 0.3})])
     assert (due.kind, due.arm) == ("arm", arm)
     assert 200 < number < 250
+
+
+def beside_student(rng, made, share):
+    """The same rounds with the student: it votes at random in this share, and is silent in the others."""
+    found = []
+    for round_ in made:
+        votes = dict(zip(round_.pattern.arms, map(str, round_.pattern.groups), strict=True))
+        votes[STUDENT] = str(rng.integers(4)) if rng.random() < share else None
+        pattern = VotePattern.of((*ARMS, STUDENT), votes, everyone=True)
+        found.append(replace(round_, pattern=pattern))
+    return found
+
+
+def test_a_student_that_begins_to_vote_is_no_change():
+    rng = np.random.default_rng(7)
+    silent, voting = (beside_student(rng, rounds(rng, 400), share) for share in (0.0, 1.0))
+    assert due_after([*silent, *voting])[0] is None
 
 
 def test_an_arm_that_gets_better_is_noticed():

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from backend.learning.label_schemes import Concern
-from backend.ledger.decided import DecidedTask
+from backend.commands.relabel.label_changes import _Concern
+from backend.ledger.epochs import DecidedTask
 from camvo.votes.aggregation import Aggregation
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.sets import SubsetVote
@@ -33,8 +33,8 @@ SEEN = [*[voted("hat", "hat", "hat", "shoe")] * 6, *[voted("hat", "hat", "hat", 
 """Grey is often wrong; the others never are."""
 
 
-def concern(aggregation: Aggregation = LABEL_VOTE) -> Concern:
-    return Concern({"shoe"}, aggregation, OPTIONS, SEEN)
+def concern(aggregation: Aggregation = LABEL_VOTE) -> _Concern:
+    return _Concern({"shoe"}, aggregation, OPTIONS, SEEN)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_task_is_concerned_if_its_votes_leave_room_for_a_label_that_is_near(
 def test_the_student_counts_as_a_voter() -> None:
     arms = {"student": "shoe", "red": "hat"}
     seen = [task({"student": "shoe", "red": "shoe"}, "shoe")] * 9
-    assert Concern({"shoe"}, LABEL_VOTE, OPTIONS, seen)(task(arms, "hat"))
+    assert _Concern({"shoe"}, LABEL_VOTE, OPTIONS, seen)(task(arms, "hat"))
 
 
 def test_a_set_is_concerned_if_any_vote_has_the_label() -> None:

@@ -483,10 +483,13 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
         )
     of_worth = {times: labelled if times == 1.0 else labelled.whole for times in _TIMES}
     tried = [times for times, some in of_worth.items() if len(some.human) >= FEWEST]
-    found = []
+    found, few = [], min(tasks, _MOST_TASKS_OF_A_MIX)
     for times in tried:
         replayed = [
-            _replayed(known, min(tasks, _MOST_TASKS_OF_A_MIX), times * worth, rng) for _ in range(replays)
+            JointProject(
+                known, known.draw(few, times * worth, rng), times * worth, rng, growth=_GROWTH_IN_A_MIX
+            ).run()
+            for _ in range(replays)
         ]
         share = float(np.mean([project.share for project in replayed]))
         shares = [
@@ -503,10 +506,6 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
         humans = float(likely.mean()), float(sure.max())
         found.append(Mix(times, min(DRIFT * share, 1.0), *humans, len(of_worth[times].human)))
     return found
-
-
-def _replayed(known: KnownVotes, tasks: int, worth: float, rng: np.random.Generator) -> JointProject:
-    return JointProject(known, known.draw(tasks, worth, rng), worth, rng, growth=_GROWTH_IN_A_MIX).run()
 
 
 def _human_shares(

@@ -46,7 +46,7 @@ class LabelsToForget:
     from_now_on: bool
 
     @property
-    def covers_later_labels(self) -> bool:
+    def _covers_later_labels(self) -> bool:
         """Whether the command also decides about labels that the ledger does not hold yet."""
         return self.undo or self.from_now_on
 
@@ -68,7 +68,7 @@ class LabelsToForget:
             withdrawn=not self.undo,
             created_at=now,
         )
-        return covering if self.covers_later_labels else actions.bounded(connection, covering)
+        return covering if self._covers_later_labels else actions.bounded(connection, covering)
 
     def forget(
         self, console: Console, environment: Environment, *, agreed: Callable[[str], bool] | None
@@ -81,7 +81,7 @@ class LabelsToForget:
                 withdrawal = self.withdrawal(connection, time.time())
                 affected = AffectedLabels.of(connection, withdrawal)
             say(console, _forget_described(affected, withdrawal))
-            if not affected.annotations and not self.covers_later_labels:
+            if not affected.annotations and not self._covers_later_labels:
                 console.print("There is nothing to withdraw. --from-now-on covers future labels.")
                 return
             if agreed is None or not agreed("Continue?"):

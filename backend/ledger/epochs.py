@@ -15,7 +15,7 @@ from backend.ledger.blind_tasks import counting_hash
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, insert_or_replace, portions
 from backend.ledger.recounts import latest
-from backend.ledger.rounds import add_votes
+from backend.ledger.rounds import QuestionRounds, add_votes
 
 _rounds, _votes, _carryings = tables.rounds.c, tables.votes, tables.carryings
 _PORTION = 500
@@ -58,22 +58,6 @@ class DecidedTask:
         return None if self.audit else self.human
 
 
-def decided_tasks(connection: Connection, project: str, control: str, epoch: str) -> Iterator[DecidedTask]:
-    """Read the rounds of a question in one epoch, by id."""
-    decided = (_rounds.id, _rounds.task, _rounds.question, _rounds.label, _rounds.score, _rounds.votes)
-    columns = (*decided, _rounds.human, _rounds.audit, _rounds.carried_from)
-    of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
-    query, last = select(*columns).where(*of).order_by(_rounds.id).limit(_PORTION), 0
-    while rows := connection.execute(query.where(_rounds.id > last)).all():
-        last = rows[-1].id
-        counted = latest(connection, [row.id for row in rows])
-        for row in rows:
-            now = counted.get(row.id, row)
-            carried = row.carried_from is not None
-            votes = (row.votes, row.human, row.audit, carried)
-            yield DecidedTask(row.id, (row.task, row.question), now.label, now.score, *votes)
-
-
 class EpochSummary(NamedTuple):
     """The labels of a question in one epoch.
 
@@ -90,21 +74,34 @@ class EpochSummary(NamedTuple):
     right: float
 
 
-def epoch_summary(connection: Connection, project: str, control: str, epoch: str) -> EpochSummary:
-    """Count the labels of a question in one epoch, and how right they are."""
-    of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
-    sums = (func.count(), func.sum(_rounds.score), func.count(_rounds.confirmed), func.sum(_rounds.confirmed))
-    labels, scores, judged, right = connection.execute(select(*sums).where(*of)).one()
-    return EpochSummary(labels, scores or 0.0, judged, right or 0.0)
+class DecidedRounds(QuestionRounds):
+    """The rounds on one question in one epoch, for what was decided in them."""
 
+    def tasks(self) -> Iterator[DecidedTask]:
+        """Yield the task of each round, by the round's id."""
+        decided = (_rounds.id, _rounds.task, _rounds.question, _rounds.label, _rounds.score, _rounds.votes)
+        columns = (*decided, _rounds.human, _rounds.audit, _rounds.carried_from)
+        query, last = select(*columns).where(self.condition).order_by(_rounds.id).limit(_PORTION), 0
+        while rows := self.connection.execute(query.where(_rounds.id > last)).all():
+            last = rows[-1].id
+            counted = latest(self.connection, [row.id for row in rows])
+            for row in rows:
+                now = counted.get(row.id, row)
+                carried = row.carried_from is not None
+                votes = (row.votes, row.human, row.audit, carried)
+                yield DecidedTask(row.id, (row.task, row.question), now.label, now.score, *votes)
 
-def decided_places(connection: Connection, project: str, control: str, epoch: str) -> set[tuple[int, str]]:
-    """Return the tasks with a round on a question in one epoch, each with what models were shown of it."""
-    of = (_rounds.project == project, _rounds.control == control, _rounds.epoch == epoch)
-    return {
-        (row.task, row.question)
-        for row in connection.execute(select(_rounds.task, _rounds.question).where(*of))
-    }
+    def summary(self) -> EpochSummary:
+        """Count the labels, and how right they are."""
+        confirmed = (func.count(_rounds.confirmed), func.sum(_rounds.confirmed))
+        sums = select(func.count(), func.sum(_rounds.score), *confirmed).where(self.condition)
+        labels, scores, judged, right = self.connection.execute(sums).one()
+        return EpochSummary(labels, scores or 0.0, judged, right or 0.0)
+
+    def places(self) -> set[tuple[int, str]]:
+        """Return the tasks with a round, each with what models were shown of it."""
+        query = select(_rounds.task, _rounds.question).where(self.condition)
+        return {(row.task, row.question) for row in self.connection.execute(query)}
 
 
 class TaskCosts(NamedTuple):

@@ -237,7 +237,7 @@ class CircuitBreaker:
     """
 
     SECONDS = 60.0
-    COUNTED = (*_OUTAGES, KeyRejectedError, RejectedError)
+    _COUNTED = (*_OUTAGES, KeyRejectedError, RejectedError)
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -298,7 +298,7 @@ class CircuitBreaker:
 
     def failed(self, error: ModelError) -> None:
         """Record a failed call."""
-        if isinstance(error, self.COUNTED):
+        if isinstance(error, self._COUNTED):
             self._failures += 1
             self._latest = error
             if self._failures >= FAILURES:

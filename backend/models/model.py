@@ -513,7 +513,7 @@ class Model:
     def _declared_schema(self) -> bool | None:
         return _takes_schema(self.settings, self._entry)
 
-    def takes_schema(self, schema: Mapping[str, Any] | None) -> bool | None:
+    def _takes_this_schema(self, schema: Mapping[str, Any] | None) -> bool | None:
         """Whether it accepts this JSON schema; ``None`` until settings, litellm or an answer say it.
 
         Requests carry the schema until that is known. A server that refuses one question's schema, for its
@@ -535,7 +535,7 @@ class Model:
         """Remember whether its server answered a call with a JSON schema, or only one without."""
         if schema is None:
             return
-        if not taken and self.takes_schema(schema) is not False:
+        if not taken and self._takes_this_schema(schema) is not False:
             _log.warning("schema_refused", model=self.settings.name, fix="set structured_output: false")
         if self._declared_schema is not False:
             self._schemas[_identity(schema)] = taken
@@ -610,7 +610,7 @@ class Model:
     def _longest_output(self, schema: Mapping[str, Any]) -> int | None:
         """The tokens of the longest answer to one task; ``None`` if its length has no bound."""
         reasons = self._entry.get("supports_reasoning") or not _REASONING.isdisjoint(self.settings.parameters)
-        answer = None if reasons or self.takes_schema(schema) is False else longest_answer(schema)
+        answer = None if reasons or self._takes_this_schema(schema) is False else longest_answer(schema)
         return None if answer is None else min(count_text(answer), self.settings.max_tokens)
 
     def _cost_of(
@@ -688,7 +688,7 @@ class Model:
             structured: whether the schema is sent; ``None`` to send it unless the model refuses it.
         """
         if structured is None:
-            structured = self.takes_schema(schema) is not False
+            structured = self._takes_this_schema(schema) is not False
         settings, system = self.settings, self._accepts_system_message
         sent = [dict(message) for message in messages] if system else _without_system(messages)
         request: dict[str, Any] = {**settings.parameters, "model": settings.model, "messages": sent}
@@ -706,7 +706,7 @@ class Model:
 
     def batch_request(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the parameters of a line of a batch: a refused schema would cost all lines a day."""
-        return self.request(messages, schema, structured=self.takes_schema(schema) is True)
+        return self.request(messages, schema, structured=self._takes_this_schema(schema) is True)
 
 
 def _without_system(messages: Messages) -> list[dict[str, Any]]:

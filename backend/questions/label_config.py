@@ -18,7 +18,7 @@ from backend.questions.question import ConfigQuestion, Words
 from backend.questions.redaction import Redactor
 from backend.questions.tags.registry import CONTROL_TAGS, control_obstacle
 from backend.questions.visibility import sight_of
-from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value, targets
+from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value, tag_name, targets
 from camvo.votes.labels import has_vote_model
 
 _OBJECTS = frozenset({"text", "hypertext"})
@@ -30,7 +30,7 @@ def _all_words(tree: Tree) -> tuple[tuple[Element, Words], ...]:
     """All words of a label config, hidden ones too, each with its element."""
     found: list[tuple[Element, Words]] = []
     for element, place in tree.places.items():
-        name = str(element.tag).lower()
+        name = tag_name(element)
         if name in CAPTIONS or name in _OBJECTS:
             words = shown_value(element)
         elif name in _ATTRIBUTES:
@@ -217,7 +217,7 @@ def _question(element: Element, tree: Tree) -> ConfigQuestion:
         name=str(element.get("name")),
         to_name=targets(element)[0],
         tag=str(element.tag),
-        control=CONTROL_TAGS[str(element.tag).lower()].read_control(element, tree),
+        control=CONTROL_TAGS[tag_name(element)].read_control(element, tree),
         fields=question_fields(element, tree),
         instructions=attribute(element, OWN_INSTRUCTIONS),
         category=(attribute(element, "camvo_context") or "").strip() or None,

@@ -13,7 +13,7 @@ from typing import Final
 
 from backend.errors import MissingFieldError
 from backend.questions.visibility import sight_of
-from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value, targets
+from backend.questions.xml import CAPTIONS, VARIABLE, Element, Tree, attribute, shown_value, tag_name, targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +481,7 @@ def _beside(tree: Tree, restrictions: frozenset[Hashable]) -> dict[str, Field]:
     unattached = [
         element
         for name, element in tree.objects.items()
-        if name not in tree.attached and _tag(element) != IMAGE.lower()
+        if name not in tree.attached and tag_name(element) != IMAGE.lower()
     ]
     seen = [
         element
@@ -502,11 +502,11 @@ def shown_keys(tree: Tree) -> Iterator[tuple[Element, list[str]]]:
 
 def object_obstacle(element: Element) -> str | None:
     """Return why an object's content cannot be read from the task's data, or ``None``."""
-    if _tag(element) not in _TAGS:
+    if tag_name(element) not in _TAGS:
         return f"{element.tag} is not supported yet"
     if attribute(element, "valueList"):
         return "several images in one tag are not supported yet"
-    if _tag(element) != IMAGE.lower() and "url" in (attribute(element, "valueType") or "").lower():
+    if tag_name(element) != IMAGE.lower() and "url" in (attribute(element, "valueType") or "").lower():
         return "a text behind a URL is not supported yet"
     encoding = (attribute(element, "encoding") or "none").lower()
     return None if encoding == "none" else f"text encoded as {encoding} is not supported yet"
@@ -516,7 +516,7 @@ def _by_key(elements: Iterable[Element], tree: Tree) -> dict[str, Field]:
     fields: dict[str, Field] = {}
     for element in elements:
         whole = field_of_object(element)
-        among = _fields_among_words(element, tree) if whole is None and _tag(element) in _WORDED else []
+        among = _fields_among_words(element, tree) if whole is None and tag_name(element) in _WORDED else []
         for each in among if whole is None else [replace(whole, place=tree.places[element])]:
             fields.setdefault(each.key, each)
     return fields
@@ -524,7 +524,7 @@ def _by_key(elements: Iterable[Element], tree: Tree) -> dict[str, Field]:
 
 def _fields_among_words(element: Element, tree: Tree) -> list[Field]:
     """Return a Text field for every variable in a value such as ``"Question: $question"``."""
-    if _tag(element) in _TAGS and object_obstacle(element):
+    if tag_name(element) in _TAGS and object_obstacle(element):
         return []
     name, place = element.get("name"), tree.places[element]
     return [
@@ -538,7 +538,7 @@ def field_of_object(element: Element) -> Field | None:
     variable = _VARIABLE.fullmatch((attribute(element, "value") or "").strip())
     if variable is None or object_obstacle(element):
         return None
-    tag = _TAGS[_tag(element)]
+    tag = _TAGS[tag_name(element)]
     name_key, text_key = _LINE_KEYS.get(tag, _LINE_KEYS["Paragraphs"])
     return Field(
         key=variable[1],
@@ -547,7 +547,3 @@ def field_of_object(element: Element) -> Field | None:
         name_key=attribute(element, "nameKey") or name_key,
         text_key=attribute(element, "textKey") or text_key,
     )
-
-
-def _tag(element: Element) -> str:
-    return str(element.tag).lower()

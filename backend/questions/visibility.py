@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
-from backend.questions.xml import Element, Tree, attribute, is_true, stored_name, visible_name
+from backend.questions.xml import Element, Tree, attribute, is_true, stored_name, tag_name, visible_name
 
 _CONDITIONAL = frozenset({"view", "markdown", "choices", "taxonomy", "textarea"})
 """The tags that the editor hides by a condition of their own."""
@@ -88,7 +88,7 @@ _KINDS = frozenset({"choice-selected", "choice-unselected", "region-selected", "
 
 def _restriction(tag: Element) -> _Restriction | None:
     """Return a tag's own restriction; ``None`` if the editor always shows the tag."""
-    if _name(tag) not in _CONDITIONAL:
+    if tag_name(tag) not in _CONDITIONAL:
         return None
     names = ("visibleWhen", "whenTagName", "whenChoiceValue", "whenLabelValue", "whenRole")
     when, *others = (attribute(tag, name) for name in names)
@@ -100,10 +100,6 @@ def _restriction(tag: Element) -> _Restriction | None:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _name(tag: Element) -> str:
-    return str(tag.tag).lower()
 
 
 _NOT_DISPLAYED = re.compile(
@@ -206,10 +202,10 @@ class _Sight:
         """The controls whose choices a restriction is about."""
         if rule.control is not None:
             return [rule.control] if self._chooses(rule.control) else []
-        return [name for name, control in self._controls.items() if _name(control) == "choices"]
+        return [name for name, control in self._controls.items() if tag_name(control) == "choices"]
 
     def _chooses(self, control: str) -> bool:
-        return control in self._controls and _name(self._controls[control]) in _CHOOSING
+        return control in self._controls and tag_name(self._controls[control]) in _CHOOSING
 
     def _could_be_chosen(self, control: str, rule: _Restriction) -> bool:
         tag = self._controls[control]
@@ -234,7 +230,7 @@ class _Sight:
             if node is None:
                 continue
             texts.append(node.visible)
-            if _name(control) != "taxonomy":
+            if tag_name(control) != "taxonomy":
                 answers.append(node.leaves)
             else:
                 answers += [(leaf.path,) for leaf in named.leaves.get(node.stored, ())]
@@ -295,7 +291,7 @@ class _Sight:
 
 
 def _makes_regions(control: Element) -> bool:
-    return _name(control).endswith("labels") or _name(control) in _MARKING
+    return tag_name(control).endswith("labels") or tag_name(control) in _MARKING
 
 
 def _hidden_selectors(tree: Tree) -> frozenset[str]:
@@ -360,8 +356,8 @@ class _Node:
 
 def _nodes(control: Element) -> Iterator[_Node]:
     """Yield the choices of a control, inner ones too, in document order."""
-    nested = _name(control) == "taxonomy" or is_true(control, "allowNested")
-    separator = attribute(control, "pathSeparator") if _name(control) == "taxonomy" else None
+    nested = tag_name(control) == "taxonomy" or is_true(control, "allowNested")
+    separator = attribute(control, "pathSeparator") if tag_name(control) == "taxonomy" else None
     yield from _nodes_below(control, (), separator or _SEPARATOR, nested=nested)
 
 

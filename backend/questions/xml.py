@@ -41,6 +41,11 @@ Element: TypeAlias = Any
 """An lxml element; lxml has no type hints."""
 
 
+def tag_name(element: Element) -> str:
+    """The element's tag in small letters, in which tags are compared."""
+    return str(element.tag).lower()
+
+
 def attribute(element: Element, name: str) -> str | None:
     """Return an attribute's value; ``None`` if it is absent or blank.
 
@@ -65,7 +70,7 @@ def shown_value(element: Element) -> str:
     inner = ""
     if not tags:
         inner = "".join(filter(None, [element.text, *(child.tail for child in element)]))
-    elif str(element.tag).lower() == "hypertext":
+    elif tag_name(element) == "hypertext":
         from lxml import etree  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
 
         inner = (element.text or "") + "".join(etree.tostring(child, encoding="unicode") for child in element)
@@ -220,8 +225,8 @@ class Tree:
             objects=objects,
             uses=Counter(element.get("name") for element in named),
             attached=frozenset(name for control in controls for name in targets(control)),
-            captions=tuple(element for element in places if str(element.tag).lower() in CAPTIONS),
-            styles=tuple(element for element in places if str(element.tag).lower() == "style"),
+            captions=tuple(element for element in places if tag_name(element) in CAPTIONS),
+            styles=tuple(element for element in places if tag_name(element) == "style"),
             places=places,
         )
 

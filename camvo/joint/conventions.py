@@ -19,7 +19,7 @@ from scipy.special import bdtr
 from camvo.numerics.small import EPSILON
 from camvo.typing import Array
 
-Numbers = NDArray[np.int64]
+_Numbers = NDArray[np.int64]
 
 _OWN: Final = (3.0, 10.0, 30.0)
 """How many pseudo-items say that people use a label as the models do; one more is spread over all labels."""
@@ -67,7 +67,7 @@ class Conventions:
         cls,
         labels: tuple[str, ...],
         right: Array,
-        truth: Numbers,
+        truth: _Numbers,
         rival: Callable[[NDArray[np.bool_]], Array],
         sure: NDArray[np.bool_],
     ) -> Conventions | None:
@@ -114,7 +114,7 @@ def _said(right: Array, matrix: Array) -> Array:
     return np.asarray(right @ matrix, dtype=np.float64)
 
 
-def _matrix(right: Array, truth: Numbers, own: float) -> Array:
+def _matrix(right: Array, truth: _Numbers, own: float) -> Array:
     """Q by expectation maximisation: the label by the votes is latent."""
     labels = right.shape[1]
     people = np.eye(labels)[truth]
@@ -129,7 +129,7 @@ def _matrix(right: Array, truth: Numbers, own: float) -> Array:
     return np.asarray(matrix, dtype=np.float64)
 
 
-def _held_out(right: Array, truth: Numbers, exponent: float, own: float) -> Array:
+def _held_out(right: Array, truth: _Numbers, exponent: float, own: float) -> Array:
     """The probability of each label for each task by a matrix fitted to the other folds, shape (n, M)."""
     sharpened, out = _sharpened(right, exponent), np.empty_like(right)
     for held in _folds(len(truth)):
@@ -137,12 +137,12 @@ def _held_out(right: Array, truth: Numbers, exponent: float, own: float) -> Arra
     return out
 
 
-def _logs(probabilities: Array, truth: Numbers) -> Array:
+def _logs(probabilities: Array, truth: _Numbers) -> Array:
     at = probabilities[np.arange(len(truth)), truth]
     return np.asarray(np.log(np.maximum(at, EPSILON)), dtype=np.float64)
 
 
-def _more_often_right(truth: Numbers, ours: Array, theirs: Array, sure: NDArray[np.bool_]) -> bool:
+def _more_often_right(truth: _Numbers, ours: Array, theirs: Array, sure: NDArray[np.bool_]) -> bool:
     """Whether the second probabilities lead to more right labels, of all kinds of tasks."""
     first, second = ours.argmax(axis=1), theirs.argmax(axis=1)
     # as many as a random half within a standard error, so that all labels speak of sure tasks as of others
@@ -155,7 +155,7 @@ def _more_often_right(truth: Numbers, ours: Array, theirs: Array, sure: NDArray[
 
 
 def prefers(
-    truth: Numbers, ours: Sequence[int] | Numbers, theirs: Sequence[int] | Numbers, chance: float
+    truth: _Numbers, ours: Sequence[int] | _Numbers, theirs: Sequence[int] | _Numbers, chance: float
 ) -> bool:
     """Whether the second labels are right more often than the first, by a sign test at level ``chance``."""
     first, second = np.asarray(ours) == truth, np.asarray(theirs) == truth

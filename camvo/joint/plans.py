@@ -143,12 +143,6 @@ def quick_prices(beliefs: Beliefs, prices: tuple[float, ...]) -> tuple[float, ..
     return prices if len(beliefs.right) <= _QUICK_NODES else rounded(prices)
 
 
-@lru_cache(maxsize=64)
-def plan_by_worth(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
-    """The best plan, kept for further tasks (:func:`plan_once`)."""
-    return plan_once(beliefs, prices, stops)
-
-
 def plan_once(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_LABELS) -> Worth:
     """Compute the best plan, from the nodes where all arms have voted back to the node without votes.
 
@@ -171,6 +165,10 @@ def plan_once(beliefs: Beliefs, prices: tuple[float, ...], stops: Stops = RIGHT_
         next_arm[at] = np.where(further, best, -1)
         value[at] = np.where(further, gained, value[at])
     return Worth(beliefs, asking, stopping, next_arm, finishing)
+
+
+plan_by_worth = lru_cache(maxsize=64)(plan_once)
+"""The best plan, kept for further tasks."""
 
 
 _BISECTION_STEP: Final = 1.25

@@ -53,7 +53,7 @@ from camvo.votes.spans import SpanVote
 FIRST: Final = 36
 """The number of rounds that ask all arms before any round stops early; counted anew when an arm joins."""
 
-LEAST_FIRST: Final = 18
+_LEAST_FIRST: Final = 18
 """The same where earlier projects taught what can be expected of the arms: these rounds test it."""
 
 MOST_FIRST: Final = 200
@@ -466,7 +466,7 @@ class Joint(Ensemble, JointParameters):
         """How many rounds ask all arms before any round stops early."""
         if self.agreement is not None:
             return min(max(FIRST, rounds_needed(self.agreement)), MOST_FIRST)
-        return max(FIRST - round(head_start), LEAST_FIRST)
+        return max(FIRST - round(head_start), _LEAST_FIRST)
 
     def _unit(self, costs: Mapping[str, float], everyone: float, conditions: Conditions) -> float:
         """The worth of a unit of value, in prices of asking all arms; 1 where an agreement is required."""

@@ -177,7 +177,7 @@ class _ClassSums:
 _Evidence: TypeAlias = tuple[float, float, float]
 """The log-ratio of two Beta densities at θ: the coefficients of ln θ and ln(1−θ), and the constant."""
 
-NO_EVIDENCE: _Evidence = (0.0, 0.0, 0.0)
+_NO_EVIDENCE: _Evidence = (0.0, 0.0, 0.0)
 """The evidence of two equal densities."""
 
 
@@ -228,7 +228,7 @@ class BetaSums:
         """
         correct, wrong = self.correct.density(estimator), self.wrong.density(estimator)
         if correct is None or wrong is None:
-            return NO_EVIDENCE
+            return _NO_EVIDENCE
         return correct[0] - wrong[0], correct[1] - wrong[1], wrong[2] - correct[2]
 
     def to_list(self) -> list[list[float]]:
@@ -378,7 +378,7 @@ N, μ as it counts in a weight (1 before the first reward), μ as the prior of E
 coefficients of the Beta mixture's evidence.
 """
 
-NEWCOMER: Standing = (0.0, 1.0, 0.5, *NO_EVIDENCE)
+NEWCOMER: Standing = (0.0, 1.0, 0.5, *_NO_EVIDENCE)
 """The standing of an arm without rewards."""
 
 NOT_LINEAR = "the state keeps no linear models of the context; make it with linear=True"

@@ -226,7 +226,7 @@ class Spending:
         with self._ledger.read() as connection:
             return from_picodollars(money.balance(connection, self._project, money.TOTAL).spent)
 
-    def in_this_run(self) -> float:
+    def _in_this_run(self) -> float:
         """What it has cost since the start of the run, in $; a second old at most."""
         if time.monotonic() - self._looked_at >= _EVERY:
             self._latest, self._looked_at = self.in_all(), time.monotonic()
@@ -239,11 +239,11 @@ class Spending:
 
     def so_far(self) -> str:
         """Say what this run has spent."""
-        return f"${self.in_this_run():.2f} spent"
+        return f"${self._in_this_run():.2f} spent"
 
     def outlook(self, asked: int, left: int) -> str:
         """Say what is spent, and what is to come if the tasks left cost what those asked about did."""
-        return self.so_far() + to_come(self.in_this_run(), asked, left)
+        return self.so_far() + to_come(self._in_this_run(), asked, left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from backend.label_studio.client import Client
 from backend.label_studio.payloads import project_key
 from backend.learning.projects import project_settings, stored_questions
 from backend.ledger import Ledger, projects
-from backend.ledger.epochs import EpochSummary, epoch_summary
+from backend.ledger.epochs import DecidedRounds, EpochSummary
 from backend.ledger.projects import DatedText, Project, Schemes, short_name
 from backend.ledger.rounds import Round
 from backend.questions import ConfigQuestion
@@ -562,7 +562,9 @@ def _summary(connection: Connection, stored: Project, settings: Settings) -> Epo
     own, _ = project_settings(stored, settings)
     schemes, questions = Schemes(connection, stored.key).latest(), stored_questions(stored) or ()
     found = [
-        epoch_summary(connection, stored.key, each.name, _epoch(each, own, schemes[each.name].embedder))
+        DecidedRounds(
+            connection, stored.key, each.name, _epoch(each, own, schemes[each.name].embedder)
+        ).summary()
         for each in questions
         if each.name in schemes
     ]

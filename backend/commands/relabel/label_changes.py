@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ from backend.commands.bulk.dataset_jobs import ScoreLevels
 from backend.commands.shared.arguments import listed
 from backend.errors import ConfigError
 from backend.learning.label_schemes import Transition
-from backend.ledger.epochs import DecidedTask, TaskCosts, costs_of_a_task, decided_places, decided_tasks
+from backend.ledger.epochs import DecidedRounds, DecidedTask, TaskCosts, costs_of_a_task
 from backend.ledger.projects import Schemes
 from backend.questions import ConfigQuestion
 from backend.questions.relabelling import LabelFates, label_values, labels_of
@@ -299,7 +298,10 @@ def carried_tasks(
         place = (schemes.connection, schemes.project, control)
         tasks = CarriedTasks(costs_of_a_task(*place), bool(fates.new(control)) or below is not None)
         made = [each for each, _ in reversed(found.carried) if each.control == control]
-        places = [(decided_places(*place, of.source or ""), decided_places(*place, of.epoch)) for of in made]
+        places = [
+            tuple(DecidedRounds(*place, epoch).places() for epoch in (of.source or "", of.epoch))
+            for of in made
+        ]
         there = set[tuple[int, str]]().union(*(after for _, after in places))
         left = dict[tuple[int, str], bool]()
         for number, each in enumerate(made, 1):
@@ -307,10 +309,10 @@ def carried_tasks(
             hidden = set[tuple[int, str]]().union(
                 *(after - earlier for earlier, after in places[number:] if scheme.undo)
             )
-            decided = partial(decided_tasks, *place, each.source or "")
+            decided = DecidedRounds(*place, each.source or "")
             near, labels = fates.near(control), label_values(question)
-            concern = _Concern(near, question.control.aggregation, labels, decided())
-            for task in decided():
+            concern = _Concern(near, question.control.aggregation, labels, decided.tasks())
+            for task in decided.tasks():
                 if (at := task.place) not in left:
                     left[at] = at not in there and tasks.add(task, way, concern, below)
                     tasks.tasks += 1

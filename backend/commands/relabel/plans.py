@@ -22,7 +22,7 @@ from backend.learning.label_schemes import (
 )
 from backend.learning.teaching import answering
 from backend.ledger import Ledger
-from backend.ledger.epochs import decided_tasks
+from backend.ledger.epochs import DecidedRounds
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Project, Scheme, Schemes, is_of_label_studio, latest_of, short_name
 from backend.questions import ConfigQuestion, parse_label_config
@@ -372,7 +372,7 @@ def _require_asked_again(
             {
                 task.place
                 for epoch in epochs
-                for task in decided_tasks(*place, epoch)
+                for task in DecidedRounds(*place, epoch).tasks()
                 if task.carried and task.deciding is None and is_below(task.score, below or 0.0)
             }
         )

@@ -28,7 +28,7 @@ from backend.learning.carrying import corrections, run_each
 from backend.learning.label_schemes import begin_anew, begin_first, carryings
 from backend.learning.projects import asked_questions, project_settings, remember_project, shown_instructions
 from backend.ledger import projects
-from backend.ledger.epochs import decided_tasks
+from backend.ledger.epochs import DecidedRounds
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.projects import Schemes, is_of_label_studio, short_name
 from backend.questions import parse_label_config
@@ -97,7 +97,8 @@ def _apart_again(opened: Opened, plan: RelabelPlan) -> dict[int, dict[str, str |
     with opened.ledger.read() as connection:
         for scheme in plan.schemes:
             if scheme.undo and None in scheme.labels.values():
-                for task in decided_tasks(connection, opened.stored.key, scheme.control, scheme.epoch):
+                decided = DecidedRounds(connection, opened.stored.key, scheme.control, scheme.epoch)
+                for task in decided.tasks():
                     found.setdefault(task.place[0], {})[scheme.control] = task.label
     return found
 

@@ -19,7 +19,7 @@ from backend.questions.tags import (
     textarea,
 )
 from backend.questions.visibility import sight_of
-from backend.questions.xml import Element, Tree, attribute, is_true, targets
+from backend.questions.xml import Element, Tree, attribute, is_true, tag_name, targets
 
 CONTROL_TAGS: Mapping[str, ControlTag] = MappingProxyType(
     {
@@ -45,9 +45,9 @@ _WHOLE_TASK = frozenset({"choices", "taxonomy", "rating", "number", "datetime", 
 
 def control_obstacle(control: Element, tree: Tree) -> str | None:
     """Return the first reason why a control cannot be voted on, or ``None``."""
-    if str(control.tag).lower() == "chat":
+    if tag_name(control) == "chat":
         return "the messages that annotators add to a Chat are not voted on"
-    tag = CONTROL_TAGS.get(str(control.tag).lower())
+    tag = CONTROL_TAGS.get(tag_name(control))
     if tag is None:
         return f"{control.tag} is not supported yet"
     return _misplaced(control, tree) or tag.obstacle(control, tree) or _unattached(control, tree)
@@ -56,8 +56,8 @@ def control_obstacle(control: Element, tree: Tree) -> str | None:
 def _reads_instead(control: Element, heard: Element) -> bool:
     """Whether a control on a recording reads other keys of the task, such as a transcript."""
     return (
-        str(heard.tag).lower() in _RECORDINGS
-        and str(control.tag).lower() in _WHOLE_TASK
+        tag_name(heard) in _RECORDINGS
+        and tag_name(control) in _WHOLE_TASK
         and not is_true(control, "perRegion")
         and attribute(control, "camvo_fields") is not None
     )
@@ -67,11 +67,11 @@ def _misplaced(control: Element, tree: Tree) -> str | None:
     name = str(control.get("name"))
     if (unseen := _unseen(control, tree) or _in_small_letters(control)) is not None:
         return unseen
-    if "{{" in name or any(str(parent.tag).lower() == "repeater" for parent in control.iterancestors()):
+    if "{{" in name or any(tag_name(parent) == "repeater" for parent in control.iterancestors()):
         return "a control inside a Repeater is not supported"
     if tree.uses[name] > 1:
         return f'the name "{name}" is used more than once in this config'
-    if is_true(control, "perRegion") and str(control.tag).lower() != "choices":
+    if is_true(control, "perRegion") and tag_name(control) != "choices":
         return f"perRegion is not supported for {control.tag}: regions are only given Choices"
     return "perItem is not supported yet" if is_true(control, "perItem") else None
 

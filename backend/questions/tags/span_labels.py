@@ -15,7 +15,7 @@ from backend.questions.controls import ControlTag, label_set_obstacle
 from backend.questions.objects import Field, field_of_object, question_fields
 from backend.questions.spans import Spans
 from backend.questions.visibility import sight_of
-from backend.questions.xml import Element, Label, Tree, attribute, is_true, targets
+from backend.questions.xml import Element, Label, Tree, attribute, is_true, tag_name, targets
 
 _OBJECTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"labels": ("Text", "HyperText"), "hypertextlabels": ("HyperText",), "paragraphlabels": ("Paragraphs",)}
@@ -28,7 +28,7 @@ def _obstacle(element: Element, tree: Tree) -> str | None:
     marked_field = _marked_field(element, tree)
     if marked_field is None:
         return None  # the obstacle of the object itself is reported by obstacles.py
-    if marked_field.tag not in _OBJECTS[_key(element)]:
+    if marked_field.tag not in _OBJECTS[tag_name(element)]:
         return f"{element.tag} on {marked_field.tag} is not supported: spans are marked in text"
     if marked_field not in question_fields(element, tree):
         return f'camvo_fields leaves out "{marked_field.key}", the text in which spans are marked'
@@ -39,7 +39,7 @@ def _obstacle(element: Element, tree: Tree) -> str | None:
 
 def marks_spans(control: Element) -> bool:
     """Return whether a control is one of these tags."""
-    return _key(control) in _OBJECTS
+    return tag_name(control) in _OBJECTS
 
 
 def read_spans(element: Element, tree: Tree) -> Spans:
@@ -49,7 +49,7 @@ def read_spans(element: Element, tree: Tree) -> Spans:
         raise AssertionError("unreachable: a control without a text has an obstacle")
     return Spans(
         labels=_labels(element),
-        key=_key(element),
+        key=tag_name(element),
         field=marked_field,
         inline=is_true(tree.objects[marked_field.name], "inline"),
         conditional=sight_of(tree).is_conditional(element),
@@ -65,10 +65,6 @@ def _labels_obstacle(element: Element) -> str | None:
     if any(not _text(label) for label in element.iter("Label")):
         return "a Label has no value"
     return None
-
-
-def _key(element: Element) -> str:
-    return str(element.tag).lower()
 
 
 def _marked_field(element: Element, tree: Tree) -> Field | None:

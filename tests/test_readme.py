@@ -123,6 +123,14 @@ def test_every_error_code_is_documented() -> None:
         assert f"`{code}`" in ERRORS, code
 
 
+def test_every_error_that_a_runtime_logs_without_a_code_is_documented() -> None:
+    runtime = (ROOT / "backend" / "runtime.py").read_text("utf-8")
+    events = re.findall(r'_log\.error\("(\w+)"(?![^)]*code=)', runtime)
+    pages = "".join(page.read_text("utf-8") for page in PAGES)
+    assert {"background_work_ended", "late_failure"} <= set(events)
+    assert [event for event in events if f"`{event}`" not in pages] == []
+
+
 def test_every_webhook_action_is_documented() -> None:
     for action in ACTIONS:
         assert f"`{action}`" in HTTP

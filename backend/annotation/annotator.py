@@ -18,7 +18,7 @@ from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion,
 from backend.annotation.job_questions import HeldRounds, JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Openings, Planned, Planner, Terms
 from backend.annotation.replies import Replies, no_vote_error
-from backend.errors import BatchPendingError, LedgerError, TaskDeletedError, TaskError
+from backend.errors import BatchPendingError, LedgerError, NoVoteError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.label_schemes import LabelSchemes
 from backend.learning.states import Scorers
@@ -40,7 +40,7 @@ from backend.ledger.projects import FailedTasks, asked_before_labels_changed
 from backend.ledger.recounts import FurtherVote, FurtherVotes
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions.question import questions_to_ask
-from backend.settings.policies import policy_of
+from backend.questions.together import policy_for
 from backend.telemetry import metrics, tracing
 from camvo.numerics.small import is_known
 from camvo.policies.joint import Joint
@@ -201,6 +201,7 @@ class Annotator:
             decisions = await weigh(replies.votes, decide)
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
+                asking.failed()
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
             if holds_contexts:
                 vectors = [contexts.of(question, soon=job.hurried) for question in questions]
@@ -251,7 +252,8 @@ class Annotator:
         self, job: Job, questions: Sequence[JobQuestion], asking: Asking, known: _Known
     ) -> Terms:
         """The policy, the price of each arm that it may ask, and the task's conditions."""
-        policy = policy_of(job.settings.policy, [question.aggregation for question in questions])
+        names = [question.name for question in questions]
+        policy = policy_for(job.settings.policy, job.config.questions, names)
         policy, costs = await asking.offered(policy)
         allowance = await self._allowances.allowance(policy, job, costs)
         waits = self._voters.waits(job, costs)
@@ -566,6 +568,8 @@ def _record_failure(connection: Connection, job: Job, error: TaskError, now: flo
     if not projects.is_deleted(connection, job.project, job.task):
         projects.ensure(connection, job.project, now)
         FailedTasks(connection, job.project).record(job.task, error.code, now, job.file)
+        if isinstance(error, NoVoteError):
+            WaitingTasks(connection).forget([(job.project, job.task)])
 
 
 def _finished_round(

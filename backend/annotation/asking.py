@@ -434,6 +434,9 @@ class Asking:
     def ended(self) -> None:
         """The task has its round."""
 
+    def failed(self) -> None:
+        """The task has no votes."""
+
     async def vote(self, arm: str) -> ModelReply:
         """Ask one arm; one that fails gives a reply without votes."""
         return await self.voters.vote(self.job, arm, self.prompt)

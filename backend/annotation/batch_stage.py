@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from backend.ledger.answers import StoredAnswer
 from backend.ledger.batches import BatchLine, BatchTask, Lines, WaitingTasks
 from backend.models import Pool
 from backend.models.batches.provider import provider_body
-from backend.models.call_ledger import ATTEMPTS, attempt_key
+from backend.models.call_ledger import ATTEMPTS, attempt_key, is_last_attempt
 from backend.models.pack_ledger import pack_key
 from backend.questions.question import TaskQuestion
 from camvo.policies.policy import Conditions, Drawn, Plan, Policy, Waiting
@@ -71,21 +72,6 @@ class _KnownAnswers:
         if line is not None and line.state == "failed" and not retry:
             return _StandingAnswer(key, ModelReply({}, line.usd, line.code))
         return _StandingAnswer(key, None)
-
-    def first(
-        self, fingerprint: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
-    ) -> _StandingAnswer:
-        """How far the answer to a prompt is that the task has not asked for yet.
-
-        Unusable answers of earlier tasks are passed over, as for a single call.
-        """
-        for attempt in range(ATTEMPTS):
-            standing = self.again(
-                attempt_key(fingerprint, attempt), project, task, questions, retry=retry or attempt == 0
-            )
-            if standing.reply is None or standing.reply.votes or standing.reply.failure == CutOffError.code:
-                return standing
-        return _StandingAnswer(fingerprint, ModelReply({}, 0.0, UnusableAnswersError.code))
 
     def packed(
         self, key: str, project: str, task: int, questions: Sequence[TaskQuestion], *, retry: bool
@@ -163,11 +149,14 @@ class BatchStages:
         self.voters, self.pool, self.clock = voters, pool, access.clock
         self._access = access
         self._waiting: dict[str, Waiting] = {}
+        self._failed: dict[tuple[str, int], BatchTask] = {}
 
     async def begin(
         self, job: Job, batching: Batching, questions: Sequence[JobQuestion], prompt: TaskPrompt
     ) -> _BatchStage:
         """Look up what a task has asked for so far.
+
+        A task that had no votes is asked about again by the next run, not by the next round of batches.
 
         Raises:
             BatchPendingError: the task waits for an earlier stage.
@@ -176,6 +165,7 @@ class BatchStages:
 
         def read(connection: Connection) -> tuple[BatchTask | None, _KnownAnswers]:
             stored = WaitingTasks(connection).find(job.project, job.task)
+            stored = stored or self._failed.get((job.project, job.task))
             if stored is not None and stored.questions != asked_about:
                 stored = None
             keys = [key for asked in ([] if stored is None else stored.asked) for key in asked.values()]
@@ -215,6 +205,10 @@ class BatchStages:
         """Count a task that begins to wait (+1) or has ended (−1)."""
         waiting, everyone = self.waiting(project), int(task.exploration == "everyone")
         self._waiting[project] = Waiting(waiting.rounds + sign, waiting.everyone + sign * everyone)
+
+    def failed(self, task: BatchTask) -> None:
+        """Keep the last stage of a task that had no votes, until the process ends."""
+        self._failed[task.project, task.task] = task
 
     async def look_up(self, keys: Sequence[str]) -> _KnownAnswers:
         """Read what the ledger holds under some keys."""
@@ -335,11 +329,30 @@ class _BatchStage(Asking):
         retry = self.job.again
         if (key := asked.get(arm)) is not None:
             return self._noted(arm, (await self._look_up([key])).again(key, *self._about, retry=retry))
-        fingerprint = self.stages.pool[arm].model.fingerprint(self.prompt.for_model(arm), self.prompt.schema)
-        known = await self._look_up([attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)])
-        standing = known.first(fingerprint, *self._about, retry=retry)
+        standing = await self._not_asked(arm)
         asked[arm] = standing.key
         return self._noted(arm, standing)
+
+    async def _not_asked(self, arm: str) -> _StandingAnswer:
+        """How far the answer of an arm is that the task has not asked for yet.
+
+        Answers of earlier attempts without a vote are passed over, as for a single call.
+        """
+        fingerprint = self.stages.pool[arm].model.fingerprint(self.prompt.for_model(arm), self.prompt.schema)
+        await self._look_up([attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)])
+        retry = self.job.again
+        for attempt in itertools.count():
+            key = attempt_key(fingerprint, attempt)
+            known = await self._look_up([key])
+            standing = known.again(key, *self._about, retry=retry or attempt == 0)
+            if standing.reply is None or standing.reply.votes:
+                return standing
+            cut_off = standing.reply.failure == CutOffError.code
+            if is_last_attempt(attempt, cut_off=cut_off, again=retry):
+                break
+        if cut_off:
+            return standing
+        return replace(standing, reply=ModelReply({}, 0.0, UnusableAnswersError.code))
 
     @property
     def _about(self) -> tuple[str, int, Sequence[TaskQuestion]]:
@@ -379,6 +392,12 @@ class _BatchStage(Asking):
         """The task has its round."""
         if self.stored is not None:
             self.stages.add_waiting(self.job.project, self.stored, -1)
+
+    def failed(self) -> None:
+        """The task has no votes: it waits no more."""
+        if self.stored is not None:
+            self.ended()
+            self.stages.failed(self.stored)
 
     def _first(self, plan: Plan) -> BatchTask:
         drawn: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
@@ -15,9 +15,10 @@ from backend.annotation.job_questions import JobQuestions
 from backend.annotation.replies import ModelReply, votes_in
 from backend.ledger import LedgerAccess, answers
 from backend.models import Pool
-from backend.models.call_ledger import ATTEMPTS, attempt_key
+from backend.models.call_ledger import ATTEMPTS, attempt_key, is_last_attempt
 from backend.models.rates.gate import request_size
-from backend.questions.question import asked_together, questions_to_ask
+from backend.questions.question import questions_to_ask
+from backend.questions.together import asked_together
 from camvo.votes.aggregation import Ballot
 
 _BULK: Final = 1_000_000
@@ -92,8 +93,7 @@ class Trials:
             )
             keys = {arm: self._keys(arm, prompt) for arm in self._voters.everyone(job, prompt)}
             found = await self._stored([key for of_arm in keys.values() for key in of_arm])
-            held = {arm: [found[key] for key in of_arm if key in found] for arm, of_arm in keys.items()}
-            missing = [arm for arm in keys if _asks_again(held[arm], prompt)]
+            missing = [arm for arm, of_arm in keys.items() if _is_asked(map(found.get, of_arm), prompt)]
             usd = sum(self._pool[arm].model.cost(prompt.for_model(arm)) for arm in missing)
             price += TrialPrice(len(keys), len(missing), usd)
         return price
@@ -169,10 +169,16 @@ class Trials:
         }
 
 
-def _asks_again(held: Sequence[answers.StoredAnswer], prompt: TaskPrompt) -> bool:
-    """Whether a model with these answers to a prompt is asked it (again)."""
-    settled = any(answer.cut_off or votes_in(answer.content, prompt.questions) for answer in held)
-    return not settled and len(held) < ATTEMPTS
+def _is_asked(attempts: Iterable[answers.StoredAnswer | None], prompt: TaskPrompt) -> bool:
+    """Whether a model whose attempts at a prompt brought these answers is asked it (again)."""
+    for attempt, answer in enumerate(attempts):
+        if answer is None:
+            return True
+        if votes_in(answer.content, prompt.questions):
+            return False
+        if is_last_attempt(attempt, cut_off=answer.cut_off, again=False):
+            return False
+    return False
 
 
 def _plain_vote(question: JobQuestion, votes: Mapping[str, str]) -> str:

@@ -27,7 +27,7 @@ from backend.errors import DatasetError
 _LONGEST: Final = 1 << 27
 """The longest cell in characters; Python's own limit is 131,072."""
 
-_SEPARATOR_LINE: Final = re.compile(r'\ufeff?"?sep=(.)"?\s*', re.IGNORECASE)
+_SEPARATOR_LINE: Final = re.compile(r'\ufeff*"?sep=(.)"?\s*', re.IGNORECASE)
 """The first line with which Excel names the separator; it is no row."""
 
 
@@ -64,7 +64,7 @@ def csv_records(path: Path, separator: str | None = None) -> Iterator[CsvRecord]
     All rows have as many cells as the header: blank cells beyond it, as spreadsheets write them, are dropped.
 
     Args:
-        path: the file, in UTF-8, or in UTF-16 with a byte order mark.
+        path: the file, in UTF-8, UTF-16 or UTF-32, with or without a byte order mark.
         separator: the character between cells; ``None`` for the one that the file names in a line ``sep=;``,
             else a tab in a ``.tsv`` file, else the comma, semicolon or tab that the header uses most.
 
@@ -125,10 +125,14 @@ def _foreign_format(path: Path) -> tuple[str, str] | None:
 
 
 def _encoding(first: bytes) -> str:
-    """The encoding by the first two bytes: a mark, or the NUL beside an ASCII character in UTF-16."""
-    if first in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+    """The encoding by the first four bytes: a mark, or the NULs beside an ASCII character."""
+    if first in (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE):  # looked at first: one begins as UTF-16's does
+        return "utf-32"
+    if first[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         return "utf-16"
-    if len(first) == 2 and 0 in first and any(first):
+    if len(first) == 4 and first.count(0) == 3 and (first[0] or first[3]):
+        return "utf-32-be" if first[0] == 0 else "utf-32-le"
+    if len(first) >= 2 and (first[0] == 0) != (first[1] == 0):
         return "utf-16-be" if first[0] == 0 else "utf-16-le"
     return "utf-8-sig"
 
@@ -138,7 +142,7 @@ def _written_form(path: Path, separator: str | None) -> _Form:
     if (foreign := _foreign_format(path)) is not None:
         raise CsvError(1, *foreign)
     with path.open("rb") as file:
-        encoding = _encoding(file.read(2))
+        encoding = _encoding(file.read(4))
     with path.open(encoding=encoding, newline="") as text:
         header = text.readline()
         named = _SEPARATOR_LINE.fullmatch(header)
@@ -207,6 +211,8 @@ class _Lines:
 
     def __next__(self) -> str:
         line = next(self._text)
+        if self.number == 0:  # a file that was saved twice may begin with two byte order marks
+            line = line.lstrip("\ufeff")
         self.number += 1
         self.held.append(line)
         return line
@@ -256,8 +262,8 @@ def _is_number(cell: str) -> bool:
 
 def _undecodable(path: Path, error: UnicodeDecodeError) -> CsvError:
     """The first line that cannot be decoded; the error itself only names a place in a buffer."""
-    if error.encoding.startswith("utf-16"):
-        return CsvError(1, "is not UTF-16, although its first bytes say so", "save the file as UTF-8")
+    if (name := error.encoding[:6].upper().replace("_", "-")) in {"UTF-16", "UTF-32"}:
+        return CsvError(1, f"is not {name}, although its first bytes say so", "save the file as UTF-8")
     return _wrong_byte(path) or CsvError(1, "is not UTF-8", "save the file as UTF-8")
 
 
@@ -269,7 +275,8 @@ def _wrong_byte(path: Path) -> CsvError | None:
                 line.decode()
             except UnicodeDecodeError as wrong:
                 file.seek(0)
-                encoding = "UTF-16" if _encoding(file.read(2)).startswith("utf-16") else "WINDOWS-1252"
+                read = _encoding(file.read(4))
+                encoding = "WINDOWS-1252" if read == "utf-8-sig" else read[:6].upper()
                 return CsvError(
                     number,
                     f"holds the byte 0x{line[wrong.start]:02X}, which is not UTF-8",

@@ -24,6 +24,7 @@ from backend.datasets.sources import ParquetRows, Row, Source
 from backend.errors import ConfigError, DatasetError, DiskFullError, MissingFieldError, TaskError
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
+from backend.questions.naming import first_alike
 from backend.questions.objects import ABSENT, look_up
 from backend.questions.xml import VARIABLE
 
@@ -340,6 +341,7 @@ _PLAIN_CONFIG_VARIABLE = re.compile(r"[^\s,${}.\[\]\"'<>&]+")
 """Column names that a label config can refer to as ``$name``."""
 
 _CONTROL = "label"
+_NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """The name of the question."""
 
 
@@ -357,11 +359,22 @@ def plain_label_config(labels: Sequence[str], column: str, ordered: str | None =
         ordered: the error that the answer minimises if the labels are a scale.
 
     Raises:
-        ConfigError: there are fewer than two labels, or one of them twice.
+        ConfigError: there are fewer than two labels, two are alike, or one has a character that XML lacks.
     """
     twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
     if twice is not None:
         raise ConfigError(f"names {twice!r} twice", where="--labels", fix="name each label once")
+    if (alike := first_alike(labels)) is not None:
+        first, second = map(repr, alike)
+        raise ConfigError(
+            f"names {first} and {second}, which differ only in case or blanks",
+            where="--labels",
+            fix="name each label once",
+        )
+    if (unwritable := next(filter(_NOT_IN_XML.search, labels), None)) is not None:
+        raise ConfigError(
+            f"{unwritable!r} has a control character", where="--labels", fix="leave the character out"
+        )
     if len(labels) < 2:
         raise ConfigError(
             "names fewer than two labels",

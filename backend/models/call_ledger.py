@@ -57,6 +57,17 @@ def attempt_key(fingerprint: str, attempt: int) -> str:
     return fingerprint[:KEY_LENGTH]
 
 
+def is_last_attempt(attempt: int, *, cut_off: bool, again: bool) -> bool:
+    """Whether a model is not asked a prompt again after an answer to it that gives no vote.
+
+    Args:
+        attempt: of the answer; 0 for the first.
+        cut_off: whether ``max_tokens`` cut the answer off, as it would the next one.
+        again: whether the model makes another attempt after its last one.
+    """
+    return not again and (cut_off or attempt + 1 >= ATTEMPTS)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelQuery:
     """A prompt for one model.

@@ -31,7 +31,15 @@ from backend.errors import (
 )
 from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
-from backend.models.call_ledger import ATTEMPTS, CallEstimate, CallLedger, ModelQuery, PaidAnswer, attempt_key
+from backend.models.call_ledger import (
+    ATTEMPTS,
+    CallEstimate,
+    CallLedger,
+    ModelQuery,
+    PaidAnswer,
+    attempt_key,
+    is_last_attempt,
+)
 from backend.models.calls import CallGate
 from backend.models.failures import Turn, Wait
 from backend.models.model import Model, TokenMeter, count_text
@@ -213,10 +221,9 @@ class CachingPool:
     ) -> PaidAnswer:
         """Return the model's answer: the first usable one in the ledger, or a new one.
 
-        The stored answers to the prompt are checked in the order of the attempts. If none is usable and
-        there are fewer than :data:`ATTEMPTS`, or the query says ``again``, the model is asked once more. A
-        query asks once at most: it returns an unusable new answer, and only a later query asks again. After
-        an answer that ``max_tokens`` cut off, none does unless it says ``again``.
+        The stored answers to the prompt are checked in the order of the attempts. If none is usable, the
+        model is asked once more, unless the last one was its last attempt (:func:`is_last_attempt`). A query
+        asks once at most: it returns an unusable new answer, and only a later query asks again.
 
         While the database is down, this waits: ``patience`` starts again when it is back.
 
@@ -235,12 +242,14 @@ class CachingPool:
             WithdrawnError: the call was given up before it was sent.
         """
         fingerprint = self._pool[query.model].model.fingerprint(query.messages, query.schema)
-        for attempt in itertools.count() if query.again else range(ATTEMPTS):
+        for attempt in itertools.count():
             answer = await self._share(attempt_key(fingerprint, attempt), query, patience)
             if not answer.stored or usable(answer.content):
                 return answer
-            if answer.cut_off and not query.again:
-                raise _cut_off(query.model)
+            if is_last_attempt(attempt, cut_off=answer.cut_off, again=query.again):
+                break
+        if answer.cut_off:
+            raise _cut_off(query.model)
         raise UnusableAnswersError(
             f"gave {ATTEMPTS} unusable answers to the same prompt and is not asked it again",
             where=f"model {query.model}",

@@ -12,7 +12,7 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
@@ -340,6 +340,19 @@ def _index(labels: tuple[Label, ...]) -> tuple[Mapping[str, str | None], ...]:
                 if key:
                     index[key] = label.value if index.get(key, label.value) == label.value else None
     return exact, *indexes
+
+
+def first_alike(labels: Iterable[str]) -> tuple[str, str] | None:
+    """The first two labels that differ only in case or blanks; ``None`` without such.
+
+    People who write a list of labels, or a table of votes, mean one label by both.
+    """
+    known: dict[str, str] = {}
+    for label in labels:
+        other = known.setdefault(" ".join(label.split()).casefold(), label)
+        if other != label:
+            return other, label
+    return None
 
 
 def _folded(text: str) -> str:

@@ -186,26 +186,6 @@ def questions_to_ask(questions: Iterable[ConfigQuestion], labels: Mapping[str, s
     return frozenset(name for name, is_seen in _seen(asked, labels, undecided).items() if is_seen) & undecided
 
 
-def asked_together(questions: Sequence[TaskQuestion]) -> list[list[TaskQuestion]]:
-    """Divide the questions about a task into those that are asked at once, in the order of the stages.
-
-    A question under a condition is asked after those that it depends on.
-    """
-    stages: list[list[TaskQuestion]] = []
-    left = list(questions)
-    while left:
-        waiting = {question.name for question in left}
-        stage = [
-            question
-            for question in left
-            if not any(waiting & set(condition.controls) for condition in question.config.conditions)
-        ]
-        stages.append(stage or left)  # questions that wait for one another are never asked
-        asked = {question.name for question in stages[-1]}
-        left = [question for question in left if question.name not in asked]
-    return stages
-
-
 def _seen(
     questions: Iterable[ConfigQuestion], labels: Mapping[str, str], undecided: Set[str]
 ) -> dict[str, bool | None]:

@@ -18,6 +18,7 @@ from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import from_picodollars
 from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from backend.questions.question import hidden_questions
+from backend.questions.together import policy_for
 from backend.quotes.quote import (
     NONE_TO_COME,
     AskingMode,
@@ -39,11 +40,11 @@ from backend.settings import Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import FIRST, Joint
+from camvo.policies.policy import Policy
 from camvo.quotes import FEWEST, Forecast, KnownVotes, LabelledVotes, Mix, documented_share, forecast, mixes
 from camvo.state.exploration import UNASKED
 from camvo.student import STUDENT
 from camvo.votes.labels import LABEL_VOTE
-from camvo.votes.registry import can_stop_early
 from camvo.votes.spans import SpanVote
 
 _KNOWN_ROUNDS_MOST = 2_000
@@ -191,17 +192,31 @@ class _PolicyShare:
 
 
 def _policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
-    """The name of the policy that will be in force."""
-    modelled = all(can_stop_early(question.aggregation) for question in questions)
-    if not modelled and settings.policy.name is None:
-        return "camvo"
-    return policy_in_force(settings.policy)[0]
+    """The name of the policy that will be in force; both names if some questions get another one."""
+    names = [_name_of(settings, policy) for policy, _ in _by_policy(settings, questions)]
+    return " and ".join(names) or policy_in_force(settings.policy)[0]
+
+
+def _name_of(settings: Settings, policy: Policy) -> str:
+    return settings.policy.name or ("joint" if isinstance(policy, Joint) else "camvo")
+
+
+def _by_policy(
+    settings: Settings, questions: Sequence[JobQuestion]
+) -> list[tuple[Policy, list[JobQuestion]]]:
+    """The policies in force, each with its questions."""
+    config, found = [question.config for question in questions], dict[Policy, list[JobQuestion]]()
+    for question in questions:
+        found.setdefault(policy_for(settings.policy, config, [question.name]), []).append(question)
+    return list(found.items())
 
 
 def _student_votes(settings: Settings, questions: Sequence[JobQuestion]) -> bool:
     """Whether a student will vote on any of the questions."""
-    aggregations = [question.aggregation for question in questions]
-    return LABEL_VOTE in aggregations and settings.has_student(policy_of(settings.policy, aggregations))
+    return any(
+        settings.has_student(policy) and any(question.aggregation == LABEL_VOTE for question in asked)
+        for policy, asked in _by_policy(settings, questions)
+    )
 
 
 def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
@@ -213,13 +228,46 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
     to_come: int,
     progress: Callable[[int], object] = lambda replays: None,
 ) -> _PolicyShare:
-    """How much the policy will spend on the tasks to come."""
-    name = _policy_name(settings, questions)
-    if name == "single":
+    """How much the policy will spend on the tasks to come; of several policies, between the extremes."""
+    if settings.policy.name == "single":
         only = {arm: float(model == settings.policy.model) for arm, model in model_of.items()}
         share = sum(only[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
         return _PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
-    policy = policy_of(settings.policy, [question.aggregation for question in questions])
+    divided = _by_policy(settings, questions) or [(policy_of(settings.policy), [])]
+    if len(divided) == 1:
+        [(policy, asked)] = divided
+        return _share_of(policy, ledger, settings, asked, prices, to_come, progress)
+    shares = [_documented_share(policy, settings, asked, prices, to_come) for policy, asked in divided]
+    low, high = min(one.range.low for one in shares), max(one.range.high for one in shares)
+    return _PolicyShare(Range(low, high), QuoteEvidence(0))
+
+
+def _share_of(  # noqa: PLR0917 - a job, and what is known of it
+    policy: Policy,
+    ledger: Ledger,
+    settings: Settings,
+    questions: Sequence[JobQuestion],
+    prices: Mapping[str, float],
+    to_come: int,
+    progress: Callable[[int], object],
+) -> _PolicyShare:
+    """How much one policy will spend: by the project's own rounds if they can be replayed."""
+    documented = _documented_share(policy, settings, questions, prices, to_come)
+    if isinstance(policy, Joint) and documented.evidence.replayable and to_come:
+        known = [_known_rounds(ledger, question, prices) for question in questions]
+        if known and min(len(rounds.human) for rounds in known) >= FIRST:
+            return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
+    return documented
+
+
+def _documented_share(
+    policy: Policy,
+    settings: Settings,
+    questions: Sequence[JobQuestion],
+    prices: Mapping[str, float],
+    to_come: int,
+) -> _PolicyShare:
+    """How much a policy spends on other data."""
     # forecasts know no agreement, no labels that are not worth the same and no spans; these may cost more
     agreement = isinstance(policy, Joint) and (
         policy.agreement is not None
@@ -228,10 +276,7 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
     )
     labels = all(question.aggregation == LABEL_VOTE for question in questions)
     replayable = isinstance(policy, Joint) and labels and not agreement and sum(prices.values()) > 0.0
-    if isinstance(policy, Joint) and replayable and to_come:
-        known = [_known_rounds(ledger, question, prices) for question in questions]
-        if known and min(len(rounds.human) for rounds in known) >= FIRST:
-            return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
+    name = _name_of(settings, policy)
     asked = min(settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
     student = _student_votes(settings, questions)
     low, high = documented_share(
@@ -401,7 +446,7 @@ class QuoteMaker:
     ) -> TargetQuote:
         """What reaches a target, for a job with one question under the policy ``joint``."""
         settings, tally, questions = self._settings, self.tally, self._questions
-        policy = policy_of(settings.policy, [question.aggregation for question in questions])
+        policy = next((each for each, _ in _by_policy(settings, questions)), policy_of(settings.policy))
         if (
             len(questions) > 1
             or not isinstance(policy, Joint)

@@ -31,8 +31,8 @@ from backend.ledger.rounds import Round
 from backend.models.rates.gate import request_size
 from backend.questions import parse_label_config
 from backend.questions.question import visible_answers
+from backend.questions.together import policy_for
 from backend.settings import Environment, Settings
-from backend.settings.policies import policy_of
 from camvo.errors import CamvoError
 from camvo.policies.past_rounds import further_policy
 from camvo.policies.policy import Conditions
@@ -137,8 +137,8 @@ class FurtherAsking:
         found = await self._find(job, annotated=False)
         if found is None:
             return _Bought()
-        aggregations = [question.control.aggregation for question in job.config.questions]
-        further = further_policy(policy_of(job.settings.policy, aggregations))
+        names = [question.name for question in found.questions]
+        further = further_policy(policy_for(job.settings.policy, job.config.questions, names))
         if further is None:
             return _Bought()
         prompt, policy = await self._prompt(job, found), further.policy_for(worth_usd)

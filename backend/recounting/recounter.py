@@ -37,6 +37,8 @@ from backend.ledger.recounts import (
 )
 from backend.ledger.rounds import ProjectRounds, QuestionRounds, Round
 from backend.questions import parse_label_config
+from backend.questions.question import ConfigQuestion
+from backend.questions.together import policy_for
 from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount
@@ -609,10 +611,10 @@ class Recounter:
         if stored is None:
             return 0
         settings, _ = project_settings(stored, self._settings)
-        aggregations = _aggregations(stored)
+        questions = _questions(stored)
         for key, first in first_rounds.items():
             aggregation = aggregation_of(first.plan)
-            policy = policy_of(settings.policy, [aggregation, *aggregations])
+            policy = _policy(settings, questions, key.control, aggregation)
             linear = policy.linear(aggregation)
             state = await self._states.current(
                 key, dimension=first.context.shape[0], lambda_l=settings.policy.lambda_l, linear=linear
@@ -639,12 +641,20 @@ class Recounter:
             raise Stopped
 
 
-def _aggregations(stored: Project) -> list[Aggregation]:
-    """How the votes of the project's questions are counted: one that is no label decides the policy."""
+def _questions(stored: Project) -> Sequence[ConfigQuestion]:
+    """The questions of the project's label config; none without one that can be read."""
     if stored.label_config is None:
-        return []
+        return ()
     try:
-        config = parse_label_config(stored.label_config)
+        return parse_label_config(stored.label_config).questions
     except BadLabelConfigError:
-        return []
-    return [question.control.aggregation for question in config.questions]
+        return ()
+
+
+def _policy(
+    settings: Settings, questions: Sequence[ConfigQuestion], control: str, aggregation: Aggregation
+) -> Policy:
+    """The policy that a question gets today; one that the label config lacks is on its own."""
+    if any(question.name == control for question in questions):
+        return policy_for(settings.policy, questions, [control])
+    return policy_of(settings.policy, [aggregation])

@@ -115,10 +115,11 @@ class DriftTests:
             return
         if round_.right is not None and round_.promised is not None:
             self.stops.add(round_.promised, right=round_.right)
-        stratum = tuple(round_.witnesses)
         voted = {arm: group for arm, group in round_.witnesses.items() if group != SILENT}
         if len(voted) < 2:
             return
+        # Not those asked: a model that is down for an hour has not changed, and neither have the others.
+        stratum = tuple(voted)
         _add(self.tasks, stratum, voted.values(), self._draw("tasks"))
         for arm, group in voted.items():
             others = [other for name, other in voted.items() if name != arm]

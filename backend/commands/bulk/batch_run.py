@@ -83,7 +83,7 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
     """The number of further tasks to label before the others are planned."""
     if jobs.again:
         return 0
-    policy = policy_of(jobs.settings.policy, [q.control.aggregation for q in jobs.config.questions])
+    policy = policy_of(jobs.settings.policy)
     if isinstance(policy, Majority | Baseline | Single):
         return 0  # nothing is learnt that says when to stop
     with jobs.process.ledger.read() as connection:

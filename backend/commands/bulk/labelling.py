@@ -27,12 +27,12 @@ from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
 from backend.questions import ConfigQuestion
+from backend.questions.together import policy_for
 from backend.runtime import AnnotationProcess
 from backend.server.status.formats import of
 from backend.server.status.missing import Ending, Missing, missing_of
 from backend.server.status.work import SAME_COMMAND
 from backend.settings import Settings
-from backend.settings.policies import policy_of
 from backend.telemetry import tracing
 from camvo.errors import CamvoError
 
@@ -47,7 +47,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class RunCounts:
-    """Counts of a run, or of one of its parts. Rows of equal content are one task."""
+    """Counts of a run, or of one of its parts. Rows of equal content are one task.
+
+    ``partly`` counts those among the ``failed`` with a label for another question.
+    """
 
     rows: int = 0
     tasks: int = 0
@@ -58,6 +61,7 @@ class RunCounts:
     out_of_money: bool = False
     hopeless: bool = False
     waiting: int = 0
+    partly: int = 0
 
     def __add__(self, other: RunCounts) -> RunCounts:
         """The counts of two parts of a run together."""
@@ -71,6 +75,7 @@ class RunCounts:
             self.out_of_money or other.out_of_money,
             self.hopeless or other.hopeless,
             self.waiting + other.waiting,
+            self.partly + other.partly,
         )
 
     @property
@@ -81,9 +86,10 @@ class RunCounts:
 
     def summary(self, spent: float) -> str:
         """A line with what was done, and a line for each problem that may need action."""
+        partly = f", {self.partly:,} more for some of their questions" if self.partly else ""
         lines = [
             f"{self.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
-            f" before ({of(self.rows, 'row')}); the project has cost ${spent:.4f}"
+            f" before{partly} ({of(self.rows, 'row')}); the project has cost ${spent:.4f}"
         ]
         if self.out_of_money:
             lines.append("the budget does not cover the next task: raise it, and run the same command again")
@@ -185,6 +191,7 @@ class Labelling:
             raise error
         if isinstance(error, TaskError):
             code = error.code
+            counts.partly += error.partial is not None
         else:  # the text of an unexpected error might quote the task
             code = "internal"
             _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
@@ -250,7 +257,7 @@ class RunTally:
     def begin_sweep(self) -> None:
         """Start another sweep over all tasks; those that an earlier sweep left open are counted again."""
         self.counts.labelled_before = -self.counts.labelled
-        self.counts.left_out = self.counts.waiting = 0
+        self.counts.left_out = self.counts.waiting = self.counts.partly = 0
         self.counts.failed.clear()
 
     def outlook(self) -> str:
@@ -298,9 +305,11 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
 
 def _always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
     """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
-    aggregations = [question.control.aggregation for question in questions]
-    policy = policy_of(settings.policy, aggregations)
-    return bool(settings.few_shot) or any(map(policy.linear, aggregations))
+    return bool(settings.few_shot) or any(
+        policy_for(settings.policy, questions, [question.name]).linear(question.control.aggregation)
+        for question in questions
+        if not question.conditions
+    )
 
 
 def label_tasks(

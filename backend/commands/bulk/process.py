@@ -221,7 +221,10 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
     tasks: int,
 ) -> DatasetJobs:
     """Store what is known of a dataset's project, and return what makes jobs of its tasks."""
-    own_settings = _remembered_settings(process, project, dataset.label_config, settings, task_number=tasks)
+    with options.named_as_written():
+        own_settings = _remembered_settings(
+            process, project, dataset.label_config, settings, task_number=tasks
+        )
     return DatasetJobs(
         process,
         project,

@@ -218,7 +218,15 @@ def _require_blind(jobs: DatasetJobs, options: LabelOptions) -> None:
 
 
 def print_notes(dataset: Dataset, index: Index, console: Console) -> None:
-    """Say which columns a dataset lacks that its label config shows, and which labels look like a scale."""
+    """Say which columns a dataset lacks, or would lose in the output, and which labels look like a scale."""
+    added = added_kinds(dataset.config)
+    if replaced := [name for name in index.columns.names if name in added]:
+        say(
+            console,
+            f"{dataset.source.path} has {', '.join(replaced)} already: the output has the values of this run"
+            " there. To keep those of before, rename the columns first",
+            markup=False,
+        )
     if absent := dataset.absent(index.columns):
         say(
             console,

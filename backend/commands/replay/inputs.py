@@ -22,6 +22,7 @@ from backend.datasets.sources import CsvError, CsvRecord, csv_records
 from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from backend.questions.controls import are_steps
+from backend.questions.naming import first_alike
 from backend.server.status.formats import of
 from camvo.typing import Array
 
@@ -214,20 +215,17 @@ def _composed(cell: str) -> str:
 
 def _labels(path: Path, cells: dict[str, tuple[str, ...]], lines: list[int]) -> tuple[str, ...]:
     """Return the label set; blank cells are not labels."""
-    known: dict[str, str] = {}
-    labels = set()
+    places: dict[str, str] = {}
     for name, column in cells.items():
         for line, cell in zip(lines, column, strict=True):
-            if cell in labels or not cell.strip():
-                continue
-            other = known.setdefault(" ".join(cell.split()).casefold(), cell)
-            if other != cell:
-                raise ReplayError(
-                    f"the labels {_quoted(other)} and {_quoted(cell)} differ only in case or blanks",
-                    where=f"{path}, line {line}, column {name!r}",
-                )
-            labels.add(cell)
-    return tuple(sorted(labels))
+            if cell not in places and cell.strip():
+                places[cell] = f"{path}, line {line}, column {name!r}"
+    if (alike := first_alike(places)) is not None:
+        first, second = map(_quoted, alike)
+        raise ReplayError(
+            f"the labels {first} and {second} differ only in case or blanks", where=places[alike[1]]
+        )
+    return tuple(sorted(places))
 
 
 def _confidences(

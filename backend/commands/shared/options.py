@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from backend.errors import ConfigError
 from backend.ledger.money import Purse
 from backend.questions import parse_label_config
 from backend.questions.label_config import require_questions
+from camvo.errors import CamvoError
 from camvo.votes.labels import ErrorName
 
 _NAME = re.compile(r"(?!\d+(\.|$))[!-~]{1,100}")
@@ -88,7 +90,12 @@ class LabelOptions:
     spreadsheet: bool = False
 
     def dataset(self, source: Source) -> Dataset:
-        """The source with the label config."""
+        """The source with the label config.
+
+        Raises:
+            ConfigError: the options do not fit each other, or nothing can be asked.
+            BadLabelConfigError: the label config cannot be read.
+        """
         if (self.label_config is None) == (not self.labels) or bool(self.labels) != bool(self.text_column):
             raise ConfigError(
                 "say what to label",
@@ -101,6 +108,10 @@ class LabelOptions:
                 where="--ordered",
                 fix='write camvo_ordered="true" into the label config (docs/tags.md)',
             )
+        with self.named_as_written():
+            return self._dataset(source)
+
+    def _dataset(self, source: Source) -> Dataset:
         if self.label_config is not None:
             dataset = Dataset(source, self.label_config, self.id_column, shard=self.shard)
         else:
@@ -111,6 +122,16 @@ class LabelOptions:
             dataset = Dataset(source, xml, self.id_column, {text_key(column): column}, self.shard)
         require_questions(parse_label_config(dataset.label_config))
         return dataset
+
+    @contextmanager
+    def named_as_written(self) -> Iterator[None]:
+        """Let errors about the label config name the option that was given."""
+        try:
+            yield
+        except CamvoError as error:
+            if error.where == "label_config":
+                error.where = "--labels" if self.labels else "--label-config"
+            raise
 
     def project(self, path: Path) -> str:
         """The project's key in the ledger."""

@@ -123,3 +123,16 @@ def test_the_documented_columns_are_the_declared_ones() -> None:
     rows = [f"| `camvo_{column.name}` | {WORDS[column.kind]} | {column.meaning} |" for column in COLUMNS]
     table = "\n".join(["| column | type | content |", "|---|---|---|", *rows])
     assert f"\n\n{table}\n\n" in DOCS.read_text("utf-8")
+
+
+def test_a_file_with_columns_of_an_earlier_run_is_labelled_with_a_word_about_what_is_replaced(
+    tmp_path: Path,
+) -> None:
+    with LabelFolder(tmp_path, always("Glad")) as folder:
+        folder.write("in.csv", "text,camvo_label,camvo_note\nlovely,Sad,mine\n")
+        folder.label()
+        [row] = folder.rows()
+        said = folder.console.file.getvalue()  # type: ignore[attr-defined]
+    assert (row["camvo_label"], row["camvo_note"]) == ("Glad", "mine")
+    assert "in.csv has camvo_label already" in said
+    assert "camvo_note" not in said

@@ -137,6 +137,7 @@ def test_the_labels_that_a_file_has_afterwards_are_named_for_the_next_commands(f
     with pytest.raises(ConfigError, match="nobody has said") as refused:
         labels(folder, *LABELS)
     assert "if it has renamed them already, give their new names" in str(refused.value)
+    assert refused.value.where == "--labels"
 
 
 def test_a_plan_says_which_rows_of_a_file_are_to_be_labelled_again(folder: LabelFolder) -> None:

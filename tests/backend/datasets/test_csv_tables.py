@@ -115,9 +115,16 @@ def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path) -> None
     assert (wrong.line, wrong.message) == (5002, "holds the byte 0xE9, which is not UTF-8")
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf_16_is_read_with_and_without_a_mark(tmp_path: Path, encoding: str) -> None:
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_utf_16_and_utf_32_are_read_with_and_without_a_mark(tmp_path: Path, encoding: str) -> None:
     assert cells(tmp_path, "id,text\n1,café\n".encode(encoding)) == [["id", "text"], ["1", "café"]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+@pytest.mark.parametrize("before", ["", "sep=,\n"])
+def test_a_second_byte_order_mark_hides_no_column(tmp_path: Path, encoding: str, before: str) -> None:
+    text = f'\ufeff{before}"id",text\n1,café\n'
+    assert cells(tmp_path, text.encode(encoding)) == [["id", "text"], ["1", "café"]]
 
 
 @pytest.mark.parametrize(

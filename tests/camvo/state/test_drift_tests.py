@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from camvo.state.contribution import Change, Contribution, Restart
-from camvo.state.exploration import ExplorationRound, VotePattern
+from camvo.state.exploration import SILENT, ExplorationRound, VotePattern
 from camvo.state.state import DriftTests, State, findings, findings_with
 from camvo.student import STUDENT
 
@@ -93,6 +93,19 @@ def test_a_student_that_begins_to_vote_is_no_change():
     rng = np.random.default_rng(7)
     silent, voting = (beside_student(rng, rounds(rng, 400), share) for share in (0.0, 1.0))
     assert due_after([*silent, *voting])[0] is None
+
+
+def test_a_weak_model_that_was_down_for_a_while_is_no_change():
+    rng = np.random.default_rng(8)
+    up, back = (rounds(rng, n, e=0.4) for n in (200, 600))
+    down = [
+        replace(
+            round_,
+            pattern=replace(round_.pattern, groups=(*round_.pattern.groups[:-1], SILENT)),
+        )
+        for round_ in rounds(rng, 400, e=0.4)
+    ]
+    assert due_after([*up, *down, *back])[0] is None
 
 
 def test_an_arm_that_gets_better_is_noticed():

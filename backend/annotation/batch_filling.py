@@ -20,7 +20,7 @@ from backend.ledger.claims import Claims, batch_owner
 from backend.ledger.database.statements import now, portions
 from backend.ledger.money import Purse
 from backend.models import Pool
-from backend.models.batches.provider import BatchProvider, Limits, LineResult, ProviderBatch
+from backend.models.batches.provider import BatchProvider, Limits, LineResult, ProviderBatch, provider_body
 from backend.models.pack_ledger import MOST_TOKENS, Pack, count_parts, own_tokens
 from backend.questions.naming import answer_key
 from backend.questions.prompts.confidences import answer_confidences
@@ -122,7 +122,7 @@ class Requests:
     def _body(self, arm: str, pack: Pack[_PackedLine]) -> dict[str, Any]:
         tasks = len(pack.members)
         request = self._pool[arm].model.for_tasks(tasks).batch_request(pack.messages, pack.schema)
-        return self._pool[arm].batches.body(request)
+        return provider_body(request)
 
 
 def _grouped(lines: Sequence[BatchLine], most: int) -> list[list[_PackedLine]]:

@@ -27,6 +27,7 @@ from backend.ledger import LedgerAccess, answers, projects
 from backend.ledger.answers import StoredAnswer
 from backend.ledger.batches import BatchLine, BatchTask, Lines, WaitingTasks
 from backend.models import Pool
+from backend.models.batches.provider import provider_body
 from backend.models.call_ledger import ATTEMPTS, attempt_key, is_last_attempt
 from backend.models.pack_ledger import pack_key
 from backend.questions.question import TaskQuestion
@@ -125,7 +126,7 @@ def _packed(prompt: TaskPrompt) -> dict[str, Any]:
 
 def _alone(pool: Pool, prompt: TaskPrompt, arm: str) -> dict[str, Any]:
     messages, schema, provider = prompt.for_model(arm), prompt.schema, pool[arm].batches
-    body = provider.body(pool[arm].model.batch_request(messages, schema))
+    body = provider_body(pool[arm].model.batch_request(messages, schema))
     return {
         "body": body,
         "ceiling_usd": pool[arm].model.batch_ceiling(messages, schema),

@@ -22,7 +22,6 @@ from backend.models.batches.provider import (
     ProviderBatch,
     Search,
     endless_list,
-    provider_body,
     read_line,
 )
 from backend.models.failures import line_error, model_error
@@ -51,10 +50,6 @@ class AnthropicBatches:
     def limits(self) -> Limits:
         """100,000 requests and 256 MB."""
         return Limits(100_000, 256 * 10**6)
-
-    def body(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One litellm request as the provider takes it."""
-        return provider_body(request)
 
     def size(self, body: Mapping[str, Any]) -> int:
         """The bytes that a line with this body takes."""

@@ -20,7 +20,6 @@ from backend.models.batches.provider import (
     ProviderBatch,
     Search,
     endless_list,
-    provider_body,
     read_line,
 )
 from backend.models.calls import completion_of
@@ -59,10 +58,6 @@ class OpenAIBatches:
     def limits(self) -> Limits:
         """50,000 requests and 200 MB."""
         return Limits(50_000, 200 * 10**6)
-
-    def body(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One litellm request as the provider takes it."""
-        return provider_body(request)
 
     def size(self, body: Mapping[str, Any]) -> int:
         """The bytes that a line with this body takes."""

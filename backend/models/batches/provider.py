@@ -184,10 +184,6 @@ class BatchProvider(Protocol):
         """The most that one batch may hold."""
         ...
 
-    def body(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One litellm request as the provider takes it."""
-        ...
-
     def size(self, body: Mapping[str, Any]) -> int:
         """The bytes that a line with this body takes."""
         ...

@@ -195,6 +195,10 @@ def recall_usage(pool: Pool, ledger: Ledger) -> None:
         pool[name].model.meter.observe(used, calls=usage.calls, tasks=usage.tasks)
 
 
+_LONGEST_IMPORT = 60.0
+"""Seconds that the libraries may take to be imported on a busy machine."""
+
+
 def _warm_up(embedder: Embedder, pool: Pool) -> None:
     """Load the embedder and a tokeniser; an embedder that cannot be loaded is logged."""
     try:
@@ -352,7 +356,8 @@ class AnnotationProcess:
         self.thread.stop()
         self._received.close()
         if self._warm_up.is_alive():
-            self._warm_up.join(10.0)  # torch aborts a process that ends in the middle of its import
+            # A process that ends amid an import may abort, or wait for the import's lock for ever.
+            self._warm_up.join(_LONGEST_IMPORT)
         self._readers.shutdown()
         self.embedder.close()
         self.ledger.close()

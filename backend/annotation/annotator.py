@@ -39,8 +39,7 @@ from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks, asked_before_labels_changed
 from backend.ledger.recounts import FurtherVote, FurtherVotes
 from backend.ledger.rounds import Round, RoundKey
-from backend.questions.question import questions_to_ask
-from backend.questions.together import policy_for
+from backend.questions.question import policy_for, questions_to_ask
 from backend.telemetry import metrics, tracing
 from camvo.numerics.small import is_known
 from camvo.policies.joint import Joint

@@ -17,8 +17,7 @@ from backend.ledger import LedgerAccess, answers
 from backend.models import Pool
 from backend.models.call_ledger import ATTEMPTS, attempt_key, is_last_attempt
 from backend.models.rates.gate import request_size
-from backend.questions.question import questions_to_ask
-from backend.questions.together import asked_together
+from backend.questions.question import asked_together, questions_to_ask
 from camvo.votes.aggregation import Ballot
 
 _BULK: Final = 1_000_000

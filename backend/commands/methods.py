@@ -26,7 +26,7 @@ from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.objects import Field
 from backend.questions.prompts.messages import content_parts, prompt_messages
-from backend.questions.together import asked_together
+from backend.questions.question import asked_together
 from backend.server.status import question_reports
 from backend.server.status.formats import templates
 from backend.server.status.report import ProjectReport

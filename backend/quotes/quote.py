@@ -18,7 +18,7 @@ from backend.models import Pool
 from backend.models.model import TokenMeter, TokenPrices, count_text, count_tokens
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.prompts.packs import TYPICAL_ID, packed_task
-from backend.questions.together import asked_together
+from backend.questions.question import asked_together
 from backend.settings import ModelSettings
 from backend.settings.settings import HumanSettings
 from camvo.scores.reviews import seconds_per_label

@@ -17,8 +17,7 @@ from backend.ledger import Ledger, money, recounts, rounds
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.money import from_picodollars
 from backend.ledger.rounds import QuestionRounds, Round, RoundKey
-from backend.questions.question import hidden_questions
-from backend.questions.together import policy_for
+from backend.questions.question import hidden_questions, policy_for
 from backend.quotes.quote import (
     NONE_TO_COME,
     AskingMode,

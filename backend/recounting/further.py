@@ -30,8 +30,7 @@ from backend.ledger.recounts import FurtherVote, FurtherVotes, Purpose
 from backend.ledger.rounds import Round
 from backend.models.rates.gate import request_size
 from backend.questions import parse_label_config
-from backend.questions.question import visible_answers
-from backend.questions.together import policy_for
+from backend.questions.question import policy_for, visible_answers
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
 from camvo.policies.past_rounds import further_policy

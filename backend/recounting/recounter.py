@@ -37,8 +37,7 @@ from backend.ledger.recounts import (
 )
 from backend.ledger.rounds import ProjectRounds, QuestionRounds, Round
 from backend.questions import parse_label_config
-from backend.questions.question import ConfigQuestion
-from backend.questions.together import policy_for
+from backend.questions.question import ConfigQuestion, policy_for
 from backend.settings import Settings
 from backend.settings.policies import policy_of
 from camvo.policies.past_rounds import FurtherPolicy, FurtherValue, PastRound, further_policy, recount

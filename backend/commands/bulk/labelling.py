@@ -28,7 +28,7 @@ from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
 from backend.questions import ConfigQuestion
-from backend.questions.together import policy_for
+from backend.questions.question import policy_for
 from backend.runtime import AnnotationProcess
 from backend.server.status.formats import of
 from backend.server.status.missing import Ending, Missing, missing_of

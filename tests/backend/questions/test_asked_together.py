@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backend.questions import ConfigQuestion, parse_label_config
-from backend.questions.together import policy_for
+from backend.questions.question import policy_for
 from backend.settings.policies import PolicySettings
 
 BRIEF = 'camvo_instructions="Say why."'

@@ -224,7 +224,8 @@ def test_a_single_model_without_vision_is_not_asked_nor_replaced(tmp_path: Path)
 
 def test_a_web_image_that_no_model_opens_itself_costs_nothing(tmp_path: Path) -> None:
     ollama = {"model": "ollama/llava", "vision": True}
-    with Backend(tmp_path, lambda _: says(**SEEN), entries=ollama) as backend:
+    one = {"models": ("red",), "entries": ollama, "policy": {"name": "majority"}}
+    with Backend(tmp_path, lambda _: says(**SEEN), **one) as backend:
         assert backend.predict(picture(1, URL), project=PICTURE) == [[]]
         (failure,) = backend.client.get("/failed?project=7").get_json()["tasks"]
         assert (failure["code"], backend.server.count()) == ("image_unavailable", 0)

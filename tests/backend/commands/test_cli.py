@@ -152,7 +152,7 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Co
     plain, keyed = tmp_path_factory.mktemp("plain"), tmp_path_factory.mktemp("keyed")
     models = [
         {**MODEL, "name": "one", "api_key_env": "KEY_THAT_IS_THERE"},
-        {**MODEL, "name": "two", "api_key_env": "KEY_THAT_IS_MISSING"},
+        {**MODEL, "name": "two", "model": "openai/another-model", "api_key_env": "KEY_THAT_IS_MISSING"},
     ]
     path = configured(
         keyed, {"models": models, "policy": {"name": "majority", "alpha": 0.5, "lambda_r": 2.0}}

@@ -39,6 +39,7 @@ def label(  # noqa: PLR0917 - a command's options
     spreadsheet: arguments.Spreadsheet = False,
     blind: arguments.Blind = 0,
     sample: arguments.Sample = 0,
+    in_order: arguments.InOrder = False,
     pilot: arguments.Pilot = 0,
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
@@ -64,7 +65,7 @@ def label(  # noqa: PLR0917 - a command's options
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
     of_run = {"blind": blind, "sample": sample}
-    tasks.require_one(of_file={**of_run, "shard": shard, "engine": engine})
+    tasks.require_one(of_file={**of_run, "in_order": in_order, "shard": shard, "engine": engine})
     if ask_more is not None and not recount:
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
     of_batches = {"batch": batch, "wait": wait}
@@ -79,9 +80,11 @@ def label(  # noqa: PLR0917 - a command's options
             raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
         if engine is not None:
             refuse("is for CSV, and parts are Parquet", "leave it out", spreadsheet=spreadsheet)
+            refuse("is for one process, and parts are labelled at once", "leave it out", in_order=in_order)
         parts = _checked_parts(shard, engine, recount, of_batches, **of_run, pilot=pilot)
         blind_file = (Path() if engine else _file_of(out).parent) / "blind.csv"
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
+        run["in_order"] = in_order
         options = tasks.run_options(**run)
         ending = _label_file(tasks.source, out, options, tasks.config, engine)
         if certificate is not None:

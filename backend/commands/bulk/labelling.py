@@ -15,11 +15,11 @@ import structlog
 from rich.console import Console
 
 from backend.annotation.annotator import Annotator
-from backend.annotation.job import Job
+from backend.annotation.job import Job, random_draw
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.shared.output import progress_bar, say, to_come
-from backend.datasets.tasks import IndexedTasks
+from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction
 from backend.ledger import Ledger, money
@@ -304,6 +304,29 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
         yield from some
 
 
+_SHUFFLED: Final = 5_000
+"""Tasks that memory holds to put them in random order."""
+
+
+def _in_random_order(tasks: IndexedTasks, project: str) -> Iterator[DatasetTask]:
+    """Read each task once, in a random order that is the same in every run.
+
+    Plans learn from the first tasks, and files are often sorted by source, date or label. A large file is
+    read several times: first for 5,000 tasks from all of it, then for as many as were read before.
+    """
+
+    def draw(task: DatasetTask) -> int:
+        return random_draw("order", project, task.number)
+
+    last, size = 0, min(_SHUFFLED * 2**64 // max(tasks.tasks, 1), 2**64)
+    while last < 2**64:
+        end = min(max(2 * last, size), 2**64)
+        chosen = (task for task in tasks.first_rows() if last <= draw(task) < end)
+        while some := list(islice(chosen, _SHUFFLED)):
+            yield from sorted(some, key=draw)
+        last = end
+
+
 def _always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> bool:
     """Whether every plan and prompt reads the contexts of a task's questions, so that texts are embedded."""
     return bool(settings.few_shot) or any(
@@ -314,9 +337,24 @@ def _always_read(settings: Settings, questions: Sequence[ConfigQuestion]) -> boo
 
 
 def label_tasks(
-    jobs: DatasetJobs, tasks: IndexedTasks, console: Console, *, wait: bool = False, everyone: bool = False
+    jobs: DatasetJobs,
+    tasks: IndexedTasks,
+    console: Console,
+    *,
+    wait: bool = False,
+    everyone: bool = False,
+    in_order: bool = False,
 ) -> RunTally:
-    """Ask models about the tasks that are not labelled yet, at once or in providers' batches."""
+    """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
+
+    Args:
+        jobs: what makes jobs of tasks.
+        tasks: the tasks.
+        console: where progress is shown.
+        wait: whether the run waits for its batches.
+        everyone: whether every model is asked about every task.
+        in_order: whether tasks are taken in the order of their rows; otherwise in a random order.
+    """
     counts = RunCounts(tasks.rows, tasks.tasks)
     labelling = Labelling(jobs.process, jobs.settings.tasks_at_once, counts)
     tally = RunTally(counts, Spending(jobs.process.ledger, jobs.project), jobs.settings.arms)
@@ -326,7 +364,8 @@ def label_tasks(
     def label(of: DatasetJobs, most: int | None) -> None:
         nonlocal swept
         swept = True
-        _sweep(of, tasks, console, labelling, tally, most=most, everyone=everyone, only_failed=jobs.again)
+        found = of.look_up(tasks.first_rows() if in_order else _in_random_order(tasks, of.project))
+        _sweep(of, found, console, labelling, tally, most=most, everyone=everyone, only_failed=jobs.again)
 
     BatchRun(jobs, label, console, wait).run(tasks.tasks)
     if not swept:  # no batch is back
@@ -344,7 +383,7 @@ def _count(jobs: DatasetJobs, tasks: IndexedTasks, counts: RunCounts) -> None:
 
 def _sweep(
     jobs: DatasetJobs,
-    tasks: IndexedTasks,
+    found: Iterator[Stored],
     console: Console,
     labelling: Labelling,
     tally: RunTally,
@@ -358,7 +397,7 @@ def _sweep(
     tally.begin_sweep()
 
     def open_jobs() -> Iterator[Job]:
-        for stored in _embedded_ahead(jobs.look_up(tasks.first_rows()), jobs):
+        for stored in _embedded_ahead(found, jobs):
             if stored.complete:
                 counts.labelled_before += 1
             elif only_failed and stored.failure is None:
@@ -372,7 +411,7 @@ def _sweep(
         with progress_bar(
             console,
             _doing(jobs, everyone=everyone),
-            tasks.tasks,
+            counts.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
             waiting=jobs.awaited,
         ) as advance:

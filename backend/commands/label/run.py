@@ -178,7 +178,7 @@ def run_label(
                 )
             batching = batching_of(jobs.settings, process, everyone=options.batch)
             jobs = agreed(replace(jobs, batching=batching), tasks, options, console)
-            tally = label_tasks(jobs, tasks, console, wait=options.wait)
+            tally = label_tasks(jobs, tasks, console, wait=options.wait, in_order=options.in_order)
             complete_and_count(jobs, tasks, console, options)
             write(results(tasks, jobs), index.columns, added_kinds(jobs.config))
             return tally

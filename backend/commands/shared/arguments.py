@@ -180,6 +180,13 @@ Below: TypeAlias = Annotated[
         help="Ask again about tasks with labels of earlier instructions and a lower score; 1 for all.",
     ),
 ]
+InOrder: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--in-order",
+        help="Label the rows in their order, not in a random one, which plans learn best from.",
+    ),
+]
 NoWait: TypeAlias = Annotated[
     bool,
     typer.Option(

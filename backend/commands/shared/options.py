@@ -61,6 +61,7 @@ class LabelOptions:
         aim: the cost that the job's plans try to keep to, in $; ``None`` for none.
         batch: whether every model that has batches is asked in them.
         wait: whether the run waits for its batches.
+        in_order: whether tasks are taken in the order of the rows; otherwise in a random order.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
         below: tasks with labels of earlier instructions and a lower score are asked about again; 1 for all.
         spreadsheet: whether the output marks the cells that a spreadsheet would compute.
@@ -85,6 +86,7 @@ class LabelOptions:
     aim: float | None = None
     batch: bool = False
     wait: bool = False
+    in_order: bool = False
     no_wait: bool = False
     below: float = 0.0
     spreadsheet: bool = False

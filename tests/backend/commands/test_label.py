@@ -51,6 +51,44 @@ def moods(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if sad else "Glad"})
 
 
+def labelled_in_turn(folder: LabelFolder, **options: Any) -> list[int]:
+    """Label forty numbered rows, one at a time, and return their numbers in the order of the labels."""
+    folder.table(*(f"lovely {row}" for row in range(40)))
+    folder.label(**options)
+    tasks = [
+        int(found[1]) for call in folder.server.requests if (found := re.search(r"lovely (\d+)", str(call)))
+    ]
+    return list(dict.fromkeys(tasks))
+
+
+def test_rows_are_labelled_in_a_random_order_that_every_run_has(tmp_path: Path) -> None:
+    orders = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        with LabelFolder(tmp_path / name, moods) as folder:
+            orders.append(labelled_in_turn(folder))
+    assert orders[0] == orders[1] != list(range(40))
+    assert sorted(orders[0]) == list(range(40))
+    assert max(orders[0][:5]) > 10  # of all rows, not of the first
+
+
+def test_rows_are_labelled_in_their_order_on_request(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        assert labelled_in_turn(folder, in_order=True) == list(range(40))
+
+
+@pytest.mark.parametrize("tasks", [1, 9, 10, 11, 95])
+def test_a_file_larger_than_memory_is_read_in_random_parts_that_hold_each_task_once(
+    tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labelling, "_SHUFFLED", 10)
+    source = [SimpleNamespace(number=number) for number in range(tasks)]
+    rows = cast("Any", SimpleNamespace(tasks=tasks, first_rows=lambda: iter(source)))
+    order = [task.number for task in labelling._in_random_order(rows, "in")]
+    assert sorted(order) == list(range(tasks))
+    assert tasks < 95 or max(order[:10]) > 30
+
+
 def test_every_row_gets_its_label_beside_its_own_columns(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, moods) as folder:
         folder.write("in.csv", "number,text\n1,lovely\n2,gloomy\n")

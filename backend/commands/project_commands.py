@@ -216,6 +216,7 @@ def predict(  # noqa: PLR0917 - a command's options
     annotated: Annotated[
         bool, typer.Option("--annotated", help="Also ask about tasks that people have annotated already.")
     ] = False,
+    in_order: arguments.InOrder = False,
     no_wait: arguments.NoWait = False,
     batch: Annotated[
         int, typer.Option("--at-once", min=1, max=500, help="Tasks in one request to the server.")
@@ -250,6 +251,7 @@ def predict(  # noqa: PLR0917 - a command's options
         retry_failed=retry_failed,
         recount=recount,
         ask_more=ask_more,
+        in_order=in_order,
         no_wait=no_wait,
         below=below,
     )

@@ -65,13 +65,13 @@ def label(  # noqa: PLR0917 - a command's options
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
     of_run = {"blind": blind, "sample": sample}
-    tasks.require_one(of_file={**of_run, "in_order": in_order, "shard": shard, "engine": engine})
+    tasks.require_one(of_file={**of_run, "shard": shard, "engine": engine})
     if ask_more is not None and not recount:
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
     of_batches = {"batch": batch, "wait": wait}
     counting = {"recount": recount, "ask_more": ask_more}
     spending: dict[str, Any] = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
-    spending |= {"no_wait": no_wait, "spreadsheet": spreadsheet, "below": below}
+    spending |= {"in_order": in_order, "no_wait": no_wait, "spreadsheet": spreadsheet, "below": below}
     if tasks.project is not None:
         refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
         ending = _label_project(tasks, out, **spending, **of_batches, **counting)
@@ -84,7 +84,6 @@ def label(  # noqa: PLR0917 - a command's options
         parts = _checked_parts(shard, engine, recount, of_batches, **of_run, pilot=pilot)
         blind_file = (Path() if engine else _file_of(out).parent) / "blind.csv"
         run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
-        run["in_order"] = in_order
         options = tasks.run_options(**run)
         ending = _label_file(tasks.source, out, options, tasks.config, engine)
         if certificate is not None:

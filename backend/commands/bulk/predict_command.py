@@ -182,6 +182,7 @@ def predict_project(
             below=options.below,
             failed=failed or options.retry_failed,
             annotated=annotated,
+            in_order=options.in_order,
             batch=at_once,
         )
         if options.recount:

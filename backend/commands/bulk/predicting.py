@@ -205,6 +205,7 @@ class PredictionRun:
     or begun to; ``below`` limits that to predictions with a lower score. ``failed`` asks only about tasks on
     which the backend failed before, ``only`` about those with these numbers, and about ``most`` tasks at
     most. Tasks with annotations are asked about only with ``annotated``. ``batch`` tasks are in one request.
+    With ``in_order`` tasks are asked about in the order of their numbers, otherwise in a random one.
     """
 
     client: Client
@@ -217,6 +218,7 @@ class PredictionRun:
     below: float = ALL
     failed: bool = False
     annotated: bool = False
+    in_order: bool = False
     only: Sequence[int] | None = None
     batch: int = 50
     most: int | None = None
@@ -227,11 +229,7 @@ class PredictionRun:
         tally, asked, seen = self.tally, 0, list[int]()
         before = self.predictor.progress(self.key)
         spent_before = before.spent_usd - tally.spent_usd
-        for page, wanted in self.pages():
-            seen += [task["id"] for task in page]
-            tally.unchanged += len(page) - len(wanted)
-            tally.annotated += sum(map(self._is_left_out, page))
-            advance(len(page) - len(wanted))
+        for wanted in self._wanted(seen, advance):
             chosen = wanted[: None if self.most is None else self.most - asked]
             asked += len(chosen)
             shown = _Shown(advance, tally, spent_before, len(chosen))
@@ -249,6 +247,30 @@ class PredictionRun:
         tally.spent_usd = after.spent_usd - spent_before
         self.check(seen, everything=after.countings > before.countings)
         return tally
+
+    def _wanted(self, seen: list[int], advance: Advance) -> Iterator[list[dict[str, Any]]]:
+        """Read the tasks to ask about, portion by portion, and add the number of each task to ``seen``.
+
+        They come in a random order that is the same in every run, since plans learn from the first tasks, and
+        projects are often sorted by source, date or label.
+        """
+        tally, in_order = self.tally, self.in_order or self.failed or self.only is not None
+        numbers: list[int] = []
+        for page, wanted in self.pages():
+            seen += [task["id"] for task in page]
+            tally.unchanged += len(page) - len(wanted)
+            tally.annotated += sum(map(self._is_left_out, page))
+            advance(len(page) - len(wanted))
+            if in_order:
+                yield wanted
+            else:
+                numbers += [task["id"] for task in wanted]
+        numbers.sort(key=lambda number: random_draw("order", self.key, number))
+        for portion in portions(numbers, self.batch):
+            wanted = [*filter(self._is_wanted, self.client.tasks(self.project, portion))]
+            tally.unchanged += len(portion) - len(wanted)
+            advance(len(portion) - len(wanted))
+            yield wanted
 
     def check(self, numbers: Sequence[int], *, everything: bool = False) -> None:
         """Compare what Label Studio shows of tasks with the ledger, and correct it.
@@ -283,15 +305,13 @@ class PredictionRun:
     def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
         """Read the project page by page: the tasks, and those among them that the backend is asked about."""
         for page in self._pages():
-            yield (
-                page,
-                [
-                    task
-                    for task in page
-                    if not self._is_left_out(task)
-                    and (self._is_renewed(task) or self.failed or not self._predictions(task))
-                ],
-            )
+            yield page, [*filter(self._is_wanted, page)]
+
+    def _is_wanted(self, task: Mapping[str, Any]) -> bool:
+        """Whether the backend is asked about a task."""
+        if self._is_left_out(task):
+            return False
+        return self._is_renewed(task) or self.failed or not self._predictions(task)
 
     def _is_renewed(self, task: Mapping[str, Any]) -> bool:
         """Whether a task's prediction is to be what the backend says now.

@@ -140,7 +140,7 @@ class _ProjectSweeps:
     """The sweeps of one run."""
 
     project: OpenProject
-    failed: bool
+    options: LabelOptions
     console: Console
     tally: Tally = field(default_factory=Tally)
 
@@ -155,13 +155,14 @@ class _ProjectSweeps:
             key=jobs.project,
             label_config=self.project.label_config,
             model_version=jobs.settings.model_version,
-            failed=self.failed,
+            failed=self.options.retry_failed,
             annotated=True,
+            in_order=self.options.in_order,
             batch=PAGE,
             most=most,
             tally=self.tally,
         )
-        tasks = len(predictor.failed_tasks(jobs.project)) if self.failed else self.project.tasks.tasks
+        tasks = len(predictor.failed_tasks(jobs.project)) if run.failed else self.project.tasks.tasks
         spending = Spending(jobs.process.ledger, jobs.project)
         with progress_bar(
             self.console, "labelling", tasks, note=lambda done, total: spending.so_far(), waiting=jobs.awaited
@@ -198,7 +199,7 @@ def _predict_in_process(
     with open_project(client, number, options, settings, environment) as project:
         spending = Spending(project.jobs.process.ledger, project.jobs.project)
         jobs, tasks = agreed(project.jobs, project.tasks, options, console), project.tasks
-        sweeps = _ProjectSweeps(project, options.retry_failed, console)
+        sweeps = _ProjectSweeps(project, options, console)
         BatchRun(jobs, sweeps.sweep, console, options.wait).run(tasks.tasks)
         tally = sweeps.tally
         if options.recount or options.retry_failed:

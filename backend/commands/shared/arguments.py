@@ -184,7 +184,7 @@ InOrder: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--in-order",
-        help="Label the rows in their order, not in a random one, which plans learn best from.",
+        help="Label the tasks in their order, not in a random one, which plans learn best from.",
     ),
 ]
 NoWait: TypeAlias = Annotated[

@@ -61,7 +61,7 @@ class LabelOptions:
         aim: the cost that the job's plans try to keep to, in $; ``None`` for none.
         batch: whether every model that has batches is asked in them.
         wait: whether the run waits for its batches.
-        in_order: whether tasks are taken in the order of the rows; otherwise in a random order.
+        in_order: whether tasks are taken in their order; otherwise in a random one.
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
         below: tasks with labels of earlier instructions and a lower score are asked about again; 1 for all.
         spreadsheet: whether the output marks the cells that a spreadsheet would compute.

@@ -130,6 +130,34 @@ def test_only_missing_leaves_our_predictions_and_does_not_see_those_of_others(ap
     assert api.predictions() == [(ours, "camvo", 0.2), (others, "another", 0.2), (others, "camvo", 0.75)]
 
 
+def test_tasks_are_asked_about_in_a_random_order_that_every_run_has(api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*map(str, range(40)))
+    orders = []
+    for _ in range(2):
+        oracle = Oracle()
+        assert run(api, oracle, refresh=True).left == 0
+        orders.append([task for request in oracle.asked for task in request][: len(numbers)])
+    assert orders[0] == orders[1] != numbers
+    assert sorted(orders[0]) == numbers
+
+
+def test_a_task_that_somebody_predicted_while_the_project_was_read_is_left_alone(
+    api: LabelStudioApi,
+) -> None:
+    first, second = api.add_tasks("a", "b")
+    listed: list[str] = []
+
+    def predict(method: str, asked: str) -> None:
+        listed.extend([asked] if asked.startswith("/api/tasks") else [])
+        if len(listed) == 3 and not api.tasks[first]["predictions"]:  # one page was read, and an empty one
+            api.predict(first, "camvo")
+
+    api.before = predict
+    oracle = Oracle()
+    assert run(api, oracle) == Tally(created=1, unchanged=1)
+    assert oracle.asked[0] == [second]
+
+
 def test_a_run_that_was_stopped_goes_on_where_it_was(api: LabelStudioApi) -> None:
     numbers = api.add_tasks(*"abcdef")
     path = f"/api/projects/{PROJECT}/import/predictions"
@@ -142,10 +170,10 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(api: LabelStudioApi) -> Non
 
     api.before = stop
     with pytest.raises(LabelStudioError):
-        run(api, Oracle())
+        run(api, Oracle(), in_order=True)
     api.before, api.answers = (lambda method, asked: None), {}
     oracle = Oracle()
-    assert run(api, oracle) == Tally(created=4, unchanged=2)
+    assert run(api, oracle, in_order=True) == Tally(created=4, unchanged=2)
     assert oracle.asked == [numbers[2:4], numbers[4:]]
     assert Counter(task for task, _, _ in api.predictions()) == Counter(numbers)
 

@@ -54,7 +54,7 @@ def test_models_are_asked_where_it_pays_and_predictions_change_in_their_place(
     texts = [f"Note {number}." for number in range(FIRST + REST)]
     project = installation.project(*texts)
     installation.connect(project)
-    done = installation.camvo("predict", project, "--at-once", str(FIRST))
+    done = installation.camvo("predict", project, "--at-once", str(FIRST), "--in-order")
     assert done.returncode == 0, done.stdout + done.stderr
     first = shown(installation, project)
     tasks = sorted(first)

@@ -177,7 +177,7 @@ def test_forty_labels_make_the_others_better_without_a_click_and_the_page_says_h
 ) -> None:
     project = imported(browser, installation, tmp_path)
     installation.connect(project, "--review-queue")
-    done = installation.camvo("predict", project)
+    done = installation.camvo("predict", project, "--in-order")
     assert done.returncode == 0, done.stdout + done.stderr
     label(browser, installation, project)
     wait_until(lambda: is_counted_again(installation, project), "recount")

@@ -201,7 +201,8 @@ def test_what_predict_stored_label_studio_does_not_ask_for_again(installation: I
 def test_predict_continues_after_it_was_killed(installation: Installation, models: Models) -> None:
     project = installation.connected()
     installation.add(project, *({"text": f"Evening {number}."} for number in range(8)))
-    command = [sys.executable, "-m", "backend.cli", "predict", "--project", str(project), "--at-once", "2"]
+    command = [sys.executable, "-m", "backend.cli", "predict", "--project", str(project)]
+    command += ["--at-once", "2", "--in-order"]  # one of the later texts is held back
     killed = subprocess.Popen(  # noqa: S603 - our own command line
         [*command, "--backend-url", installation.server.url],
         env=child(**installation.variables),

@@ -340,8 +340,10 @@ class IndexedTasks(Protocol):
 _PLAIN_CONFIG_VARIABLE = re.compile(r"[^\s,${}.\[\]\"'<>&]+")
 """Column names that a label config can refer to as ``$name``."""
 
-_CONTROL = "label"
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""A character that no XML document can hold."""
+
+_CONTROL = "label"
 """The name of the question."""
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -263,6 +264,25 @@ class ProjectClaims:
     def __init__(self, writer: Writer, work: str, lease: float) -> None:
         self._writer, self._work, self._lease = writer, work, lease
         self._owner = process_owner()
+        self._busy = set[str]()
+
+    @asynccontextmanager
+    async def working(self, project: str) -> AsyncIterator[bool]:
+        """Work on a project until the block ends; false if this process or another one does already."""
+        if project in self._busy:
+            yield False
+            return
+        self._busy.add(project)
+        try:
+            if not await self.acquire(project):
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                await self._release(project)
+        finally:
+            self._busy.discard(project)
 
     async def acquire(self, project: str) -> bool:
         """Claim a project, or renew the claim; whether no other process holds it."""
@@ -272,7 +292,7 @@ class ProjectClaims:
 
         return await self._writer.persist(claim)
 
-    async def release(self, project: str) -> None:
+    async def _release(self, project: str) -> None:
         """Let other processes work on a project."""
         key = self._key(project)
         await self._writer.persist(lambda connection: Claims(connection).release([key], self._owner))

@@ -173,7 +173,7 @@ class CallLedger:
 
     Attributes:
         owner: the name of this process in its claims.
-        writer: the same.
+        writer: writes to the ledger, however long the database is down.
         settlements: the paid answers that are still to be stored.
     """
 

@@ -212,10 +212,12 @@ def _by_policy(
 
 def _student_votes(settings: Settings, questions: Sequence[JobQuestion]) -> bool:
     """Whether a student will vote on any of the questions."""
-    return any(
-        settings.has_student(policy) and any(question.aggregation == LABEL_VOTE for question in asked)
-        for policy, asked in _by_policy(settings, questions)
-    )
+    return any(_has_student(settings, policy, asked) for policy, asked in _by_policy(settings, questions))
+
+
+def _has_student(settings: Settings, policy: Policy, questions: Sequence[JobQuestion]) -> bool:
+    """Whether a student will vote under a policy on any of its questions."""
+    return settings.has_student(policy) and any(each.aggregation == LABEL_VOTE for each in questions)
 
 
 def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
@@ -277,7 +279,7 @@ def _documented_share(
     replayable = isinstance(policy, Joint) and labels and not agreement and sum(prices.values()) > 0.0
     name = _name_of(settings, policy)
     asked = min(settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
-    student = _student_votes(settings, questions)
+    student = _has_student(settings, policy, questions)
     low, high = documented_share(
         name, to_come, [*prices.values()], asked, student=student, agreement=agreement
     )

@@ -232,7 +232,6 @@ class AutomaticRecounts:
         self._by_itself = settings.recount and delivery.possible
         self._claims = ProjectClaims(access.writer, "recount", _LEASE)
         self._resting: dict[str, float] = {}
-        self._busy = set[str]()
 
     @property
     def can_deliver(self) -> bool:
@@ -258,50 +257,32 @@ class AutomaticRecounts:
         A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
         logged: its text might quote a task.
         """
-        if not await self._begin(project):
-            return
-        try:
-            await self._look(project)
-            if self._stores(project):
-                await self._delivery.deliver(project, partial(self._claims.acquire, project))
-        except Stopped:
-            raise
-        except Exception as error:  # nobody awaits the result, and the next project must have its turn
-            code, reason = "internal", type(error).__name__
-            if isinstance(error, CamvoError):
-                code, reason = error.code, str(error)
-            _log.error("recount_failed", project=project, code=code, reason=reason)
-            self._resting[project] = time.monotonic() + _AFTER_FAILURE
-        finally:
-            await self._end(project)
+        async with self._claims.working(project) as ours:
+            if not ours:
+                return
+            try:
+                await self._look(project)
+                if self._stores(project):
+                    await self._deliver(project)
+            except Stopped:
+                raise
+            except Exception as error:  # nobody awaits the result, and the next project must have its turn
+                code, reason = "internal", type(error).__name__
+                if isinstance(error, CamvoError):
+                    code, reason = error.code, str(error)
+                _log.error("recount_failed", project=project, code=code, reason=reason)
+                self._resting[project] = time.monotonic() + _AFTER_FAILURE
 
     async def deliver(self, project: str) -> None:
         """Deliver what a recount changed, unless that is under way, or this server has no key."""
-        if not self._delivery.possible or not await self._begin(project):
+        if not self._delivery.possible:
             return
-        try:
-            await self._delivery.deliver(project, partial(self._claims.acquire, project))
-        finally:
-            await self._end(project)
+        async with self._claims.working(project) as ours:
+            if ours:
+                await self._deliver(project)
 
-    async def _begin(self, project: str) -> bool:
-        """Begin to work on a project; false if this process or another one does already."""
-        if project in self._busy:
-            return False
-        self._busy.add(project)
-        begun = False
-        try:
-            begun = await self._claims.acquire(project)
-        finally:
-            if not begun:
-                self._busy.discard(project)
-        return begun
-
-    async def _end(self, project: str) -> None:
-        try:
-            await self._claims.release(project)
-        finally:
-            self._busy.discard(project)
+    async def _deliver(self, project: str) -> None:
+        await self._delivery.deliver(project, partial(self._claims.acquire, project))
 
     async def _look(self, project: str) -> None:
         if not await self._access.read_once(lambda connection: _is_due(connection, project)):

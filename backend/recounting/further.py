@@ -435,17 +435,16 @@ class Completing:
         A failure is logged, and the project left alone for a while. Of an unexpected one only the type is
         logged: its text might quote a task.
         """
-        if not await self._claims.acquire(project):
-            return 0
-        try:
-            return await self._complete(project)
-        except Exception as error:  # nobody awaits the result, and the next project must have its turn
-            reason = str(error) if isinstance(error, CamvoError) else type(error).__name__
-            _log.error("nothing_completed", project=project, reason=reason)
-            self._resting[project] = time.monotonic() + _AFTER_FAILURE
-            return 0
-        finally:
-            await self._claims.release(project)
+        async with self._claims.working(project) as ours:
+            if not ours:
+                return 0
+            try:
+                return await self._complete(project)
+            except Exception as error:  # nobody awaits the result, and the next project must have its turn
+                reason = str(error) if isinstance(error, CamvoError) else type(error).__name__
+                _log.error("nothing_completed", project=project, reason=reason)
+                self._resting[project] = time.monotonic() + _AFTER_FAILURE
+                return 0
 
     async def _complete(self, project: str) -> int:
         done = last = 0

@@ -185,7 +185,7 @@ class ExplorationRound:
 
     @property
     def witnesses(self) -> dict[str, int]:
-        """Arm → its group in the pattern, for the arms that were asked independently of the votes.
+        """Arm → its group in the pattern, for the arms that voted and were asked independently of the votes.
 
         The student is none of them: it learns, so how often it votes, and is right, changes by itself.
         """
@@ -193,7 +193,7 @@ class ExplorationRound:
         if not pattern.everyone:
             return {}
         groups = zip(pattern.arms, pattern.groups, strict=True)
-        return {arm: group for arm, group in groups if group != UNASKED and arm != STUDENT}
+        return {arm: group for arm, group in groups if group not in (SILENT, UNASKED) and arm != STUDENT}
 
     def renamed(self, names: Mapping[str, str]) -> ExplorationRound:
         """The same round with other names (old → new) for some arms."""

@@ -62,7 +62,7 @@ from camvo.state.arm import (
 )
 from camvo.state.contribution import Change, ConfidenceSums, Contribution, KeptRounds, Restart
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
-from camvo.state.exploration import SILENT, ContextRounds, ExplorationRound, ExplorationSums
+from camvo.state.exploration import ContextRounds, ExplorationRound, ExplorationSums
 from camvo.student import TaughtTexts
 from camvo.typing import Array
 
@@ -115,7 +115,7 @@ class DriftTests:
             return
         if round_.right is not None and round_.promised is not None:
             self.stops.add(round_.promised, right=round_.right)
-        voted = {arm: group for arm, group in round_.witnesses.items() if group != SILENT}
+        voted = round_.witnesses
         if len(voted) < 2:
             return
         # Not those asked: a model that is down for an hour has not changed, and neither have the others.

@@ -256,11 +256,15 @@ class PredictionRun:
         """
         tally, in_order = self.tally, self.in_order or self.failed or self.only is not None
         numbers: list[int] = []
+
+        def leave(tasks: int) -> None:
+            tally.unchanged += tasks
+            advance(tasks)
+
         for page, wanted in self.pages():
             seen += [task["id"] for task in page]
-            tally.unchanged += len(page) - len(wanted)
             tally.annotated += sum(map(self._is_left_out, page))
-            advance(len(page) - len(wanted))
+            leave(len(page) - len(wanted))
             if in_order:
                 yield wanted
             else:
@@ -268,8 +272,7 @@ class PredictionRun:
         numbers.sort(key=lambda number: random_draw("order", self.key, number))
         for portion in portions(numbers, self.batch):
             wanted = [*filter(self._is_wanted, self.client.tasks(self.project, portion))]
-            tally.unchanged += len(portion) - len(wanted)
-            advance(len(portion) - len(wanted))
+            leave(len(portion) - len(wanted))
             yield wanted
 
     def check(self, numbers: Sequence[int], *, everything: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""``camvo replay``: from a table of votes to rows, a report and a _verdict on the target."""
+"""``camvo replay``: from a table of votes to rows, a report and a verdict on the target."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ def _calls(project: ProjectReport) -> Table:
 
 
 def _unread(project: ProjectReport) -> Iterator[Table]:
-    """The answers that gave no vote, with one of each model, if there are any."""
-    table = plain_table("model", "no vote in", "the last begins", "what to do")
+    """The latest answers that gave no vote, with one of each model, if there are any."""
+    table = plain_table("model", "latest answers without a vote", "the last begins", "what to do")
     for model in _asked(project):
         if model.unread:
             codes = ", ".join(f"{code.removeprefix('model_')} {count(n)}" for code, n in model.unread.items())

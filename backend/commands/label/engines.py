@@ -15,6 +15,7 @@ import structlog
 from rich.console import Console
 
 from backend import settings as settings_module
+from backend.annotation.job import random_draw
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
 from backend.commands.bulk.process import annotation_process, dataset_jobs
@@ -249,7 +250,9 @@ def _run_parts(  # noqa: PLR0917 - two places, and what a run needs
         rows = index.rows
         migrate(environment.database_url)
         work = _agreed(work, dataset, index, console)
-    counts, errors, missing = _gather(label(work, parts), work, rows, console)
+    # Files are often sorted, and plans learn from the first parts.
+    shuffled = sorted(parts, key=lambda part: random_draw("part", work.project, part.number))
+    counts, errors, missing = _gather(label(work, shuffled), work, rows, console)
     if not errors:
         folder.remove(Part.stale(folder.names(), len(parts)))
     return counts, errors, missing

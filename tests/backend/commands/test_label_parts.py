@@ -106,6 +106,21 @@ def test_parts_together_are_the_rows_in_their_order_with_costs_that_add_up(tmp_p
         assert (counts.rows, counts.left) == (121, 0)
 
 
+def test_parts_are_labelled_in_a_random_order_that_is_the_same_in_every_run(tmp_path: Path) -> None:
+    orders = []
+
+    def engine(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+        orders.append([part.number for part in parts])
+        return (_PartOutcome(part.number) for part in parts)
+
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table(*(f"lovely {number}" for number in range(1000)))
+        label_parts(folder, engine, yes=True)
+        label_parts(folder, engine, yes=True)
+    assert orders[0] == orders[1]
+    assert sorted(orders[0]) == list(range(10)) != orders[0]
+
+
 def test_parts_in_a_bucket_are_those_in_a_folder_and_a_run_again_replaces_them(tmp_path: Path) -> None:
     address = "s3://bucket/labels/"
     with LabelFolder(tmp_path, moods, concurrency=8) as folder, ObjectStore() as store:

@@ -201,7 +201,7 @@ class NoUsableAnswerError(NoVoteError):
 
 
 class TaskDeletedError(TaskError):
-    """Task that was deleted while models were answering; nothing about it may be stored."""
+    """Task that was deleted; nobody is asked about it, and nothing about it is stored."""
 
     code = "task_deleted"
     meaning = "they were deleted"

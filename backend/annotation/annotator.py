@@ -121,6 +121,8 @@ class Annotator:
         finished = known.rounds
         if job.stored_only:
             return self._prediction(job, questions, finished)
+        if known.deleted:
+            raise _deleted_error(job.task)
         finished |= await self._held.kept(job, questions, finished)
         try:
             await self._decide(job, questions, known, alone=alone)
@@ -328,6 +330,7 @@ class _Known:
         blind: whether it is kept blind: chance chose it, and no prediction of it was ever handed out.
         in_batch: whether a provider's batch has answers about it.
         again: the rounds that it lacks because labels changed, where a student may vote.
+        deleted: whether Label Studio has deleted it.
     """
 
     rounds: dict[RoundKey, Round]
@@ -335,13 +338,15 @@ class _Known:
     blind: bool
     in_batch: bool
     again: Set[RoundKey] = frozenset()
+    deleted: bool = False
 
 
 def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
     """Return what the ledger knows of each task."""
     found = rounds.find_by_key(connection, [key for each in wanted for key in each.keys])
     stored = recounts.with_latest(connection, found)
-    failed = projects.failed_among(connection, [(each.project, each.task) for each in wanted])
+    tasks = [(each.project, each.task) for each in wanted]
+    failed, deleted = projects.failed_among(connection, tasks), projects.deleted_among(connection, tasks)
     shown = rounds.shown_among(connection, [(each.project, each.task) for each in wanted if each.audit])
     open_keys = (key for each in wanted if each.studies for key in each.keys if key not in stored)
     again = _chosen(connection, [*open_keys])
@@ -354,9 +359,14 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
             blind=each.audit and (each.project, each.task) not in shown,
             in_batch=(each.project, each.task) in in_batch,
             again=again.intersection(each.keys),
+            deleted=(each.project, each.task) in deleted,
         )
         for each in wanted
     ]
+
+
+def _deleted_error(task: int) -> TaskDeletedError:
+    return TaskDeletedError("the task was deleted", where=f"task {task}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -466,7 +476,7 @@ def _record_rounds(
     """
     tasks = [each.task for each in finished]
     for _, task in sorted(projects.deleted_among(connection, tasks)):
-        raise TaskDeletedError("the task was deleted meanwhile", where=f"task {task}")
+        raise _deleted_error(task)
     keys = [question.key for each in finished for question in each.questions]
     stored = rounds.find_by_key(connection, keys)
     people = human_annotations.of_tasks(connection, tasks)

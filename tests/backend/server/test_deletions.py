@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Annotation, Project, annotated, annotated_in_bulk, task, tasks_deleted
+from label_studio_requests import (
+    Annotation,
+    Project,
+    annotated,
+    annotated_in_bulk,
+    predict,
+    task,
+    tasks_deleted,
+)
 from server_process import wait_until
 from sqlalchemy import func, select
 from whole_backend import Backend, votes
@@ -111,3 +119,12 @@ def test_nor_more_than_some_whose_texts_taught(tmp_path: Path, monkeypatch: pyte
 def _waiting(backend: Backend) -> Any:
     with backend.ledger.read() as connection:
         return connection.scalar(select(func.count()).select_from(tables.tasks_to_forget))
+
+
+def test_no_model_is_asked_about_a_deleted_task(backend: Backend) -> None:
+    backend.hook(tasks_deleted(1))
+    asked = backend.server.count()
+    answer = backend.post("/predict", predict([task(1), task(2)])).get_json()
+    assert (answer["results"][0], answer["reasons"][0]["code"]) == ([], "task_deleted")
+    assert answer["results"][1]
+    assert backend.server.count() == asked

@@ -186,10 +186,8 @@ class Annotator:
             asking = Asking(self._voters, job, prompt)
         else:
             asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
-        terms = await self._terms(job, questions, asking, known)
-        policy = terms.policy
         with tracing.span(tracing.PLAN) as span:
-            planned = await self._planned(job, questions, contexts, terms, prompt)
+            policy, planned = await self._planned(job, questions, contexts, asking, known)
             plan = asking.fixed(planned.plan)
             planned_at = self._access.clock()
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
@@ -232,22 +230,23 @@ class Annotator:
             raise no_vote_error(job, replies, undecided)
 
     async def _planned(
-        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, terms: Terms, prompt: TaskPrompt
-    ) -> Planned:
-        """The plan; made again once the first rounds of the project have ended, if they are to be awaited.
+        self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, asking: Asking, known: _Known
+    ) -> tuple[Policy, Planned]:
+        """The policy and its plan; made again once the first rounds of the project have ended, if awaited.
 
-        All waits together are bounded: a task has a deadline.
+        Meanwhile models have answered for the first time, which changes prices. All waits together are
+        bounded: a task has a deadline.
         """
-        held = job.batching is None and not prompt.alone
+        held = job.batching is None and not asking.prompt.alone
         until = asyncio.get_running_loop().time() + self._openings.patience
-        ended = self._openings.ended[job.project]
-        planned = await self._planner.plan(job, questions, contexts, terms)
-        while held and self._openings.is_full(job.project, planned.plan, ended):
-            with self._voters.waiting(prompt):
-                held = await self._openings.wait(job.project, until)
+        while True:
+            terms = await self._terms(job, questions, asking, known)
             ended = self._openings.ended[job.project]
             planned = await self._planner.plan(job, questions, contexts, terms)
-        return planned
+            if not (held and self._openings.is_full(job.project, planned.plan, ended)):
+                return terms.policy, planned
+            with self._voters.waiting(asking.prompt):
+                held = await self._openings.wait(job.project, until)
 
     async def _terms(
         self, job: Job, questions: Sequence[JobQuestion], asking: Asking, known: _Known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,3 +103,18 @@ def test_of_many_tasks_at_once_only_the_first_rounds_ask_every_model(tmp_path: P
             for round_ in backend.rounds(number)
         ]
     assert sum(certain) == FIRST
+
+
+def test_tasks_that_waited_for_the_first_rounds_have_the_prices_that_these_taught(tmp_path: Path) -> None:
+    answered = threading.Event()
+
+    def slowly(body: dict[str, Any]) -> Reply:
+        return agreed(body).held_until(answered)
+
+    settings = {"policy": {"name": "joint"}, "student": False, "entries": {"max_concurrency": FIRST}}
+    with Backend(tmp_path, slowly, **settings) as backend:
+        threading.Thread(target=lambda: backend.server.wait_for(3 * FIRST) and answered.set()).start()
+        backend.predict(*[task(number) for number in range(1, 61)])
+        rounds = [round_ for number in range(1, 61) for round_ in backend.rounds(number)]
+    assert len(rounds) == 60
+    assert not any(round_.bounded_usd for round_ in rounds)

@@ -120,10 +120,10 @@ class LoopThread:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(callback)
 
-    def end_background(self) -> None:
-        """Cancel the coroutines that :meth:`start` was given."""
-        for task in self._background:
-            self.call_soon(task.cancel)
+    def end_work(self) -> None:
+        """Cancel what runs on the loop, and give it :data:`backend.threads.ENDING` seconds to end."""
+        if self._thread is not None:
+            self.finish(_cancel_others(), 0.0)
 
     def stop(self) -> None:
         """Stop the loop and cancel what runs on it; a thread that computes without end is left behind."""
@@ -145,6 +145,14 @@ class LoopThread:
             task.cancel()
         self.loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
         self.loop.close()
+
+
+async def _cancel_others() -> None:
+    """Cancel all tasks of the loop except this one, and wait for their ends."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -351,7 +359,7 @@ class AnnotationProcess:
 
     def close(self) -> None:
         """Write what is queued, and stop. Let the work end first, and store paid answers."""
-        self.thread.end_background()  # or it logs that it cannot write any more
+        self.thread.end_work()  # or it logs that it cannot write any more
         self.writer.close()
         self.thread.stop()
         self._received.close()

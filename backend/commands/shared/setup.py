@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import typer
 from sqlalchemy import Connection
@@ -20,14 +22,26 @@ from backend.telemetry import logs
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Take SIGTERM as Ctrl-C, and end with exit code 130 after either."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Take SIGTERM and a closed terminal as Ctrl-C, and end with exit code 130 after each of them."""
+    on_terminal = [stream for stream in (0, 1, 2) if os.isatty(stream)]
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        """What is printed from now on would fail, and with it the work that ends the command."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in on_terminal:
+            os.dup2(nowhere, stream)
+        signal.default_int_handler(number, frame)
+
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler)}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup sets it
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def quiet_environment(config: Path | None) -> Environment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
@@ -621,6 +622,25 @@ def test_the_project_of_a_long_name_has_a_key_that_the_ledger_takes() -> None:
     keys = {LabelOptions().project(Path("x" * 150 + end)) for end in ("1.csv", "2.csv")}
     assert len(keys) == 2
     assert {LabelOptions(name=key).project(Path("in.csv")) for key in keys} == keys
+
+
+def test_work_that_is_dropped_with_its_process_still_writes_its_end(tmp_path: Path) -> None:
+    begun, written = threading.Event(), threading.Event()
+    with LabelFolder(tmp_path, always("Glad")) as folder:
+        process = AnnotationProcess(settings_module.load(folder.environment.config), folder.environment)
+
+        async def work() -> None:
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            finally:
+                await process.writer.run(lambda connection: written.set())
+
+        process.start()
+        process.thread.submit(work())
+        assert begun.wait(30.0)
+        process.close()
+    assert written.is_set()
 
 
 def test_a_process_that_ends_does_not_log_that_its_upkeep_cannot_write(

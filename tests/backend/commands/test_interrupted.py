@@ -1,0 +1,75 @@
+"""How a command ends after Ctrl-C or with its terminal: processes of their own, with real signals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from server_process import PATIENCE, child
+
+INTERRUPTED_AMID = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, *rest):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+from backend.__main__ import main
+main()
+"""
+
+ENDS_ITS_WORK = """
+import sys, time
+from pathlib import Path
+from backend.commands.shared.setup import interruptible
+
+with interruptible():
+    try:
+        print("working", flush=True)
+        time.sleep({patience})
+    except BaseException:
+        print("stopping", flush=True)
+        Path("stored").touch()
+        raise
+"""
+
+
+@pytest.mark.parametrize("name", ["backend.cli", "typer", "backend.commands.teach"])
+def test_ctrl_c_amid_the_imports_is_one_line(tmp_path: Path, name: str) -> None:
+    done = subprocess.run(  # noqa: S603 - our own
+        [sys.executable, "-c", INTERRUPTED_AMID.format(name=name), "teach", "blind.csv"],
+        cwd=tmp_path,
+        env=child(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "camvo: interrupted (run the same command again)\n"
+
+
+def test_a_command_ends_its_work_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    terminal, stream = pty.openpty()
+    process = subprocess.Popen(  # noqa: S603 - our own
+        [sys.executable, "-c", ENDS_ITS_WORK.format(patience=PATIENCE)],
+        cwd=tmp_path,
+        env=child(),
+        stdin=stream,
+        stdout=stream,
+        stderr=stream,
+        start_new_session=True,
+    )
+    os.close(stream)
+    assert os.read(terminal, 100).startswith(b"working")
+    os.close(terminal)
+    os.kill(process.pid, signal.SIGHUP)  # the kernel sends it to the terminal's processes
+    assert process.wait(PATIENCE) == 1  # typer's main function is not there to read the exit code
+    assert (tmp_path / "stored").exists()

@@ -122,7 +122,7 @@ class Annotator:
         if job.stored_only:
             return self._prediction(job, questions, finished)
         if known.deleted:
-            raise _deleted_error(job.task)
+            raise TaskDeletedError("the task was deleted", where=f"task {job.task}")
         finished |= await self._held.kept(job, questions, finished)
         try:
             await self._decide(job, questions, known, alone=alone)
@@ -188,8 +188,7 @@ class Annotator:
             asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
         with tracing.span(tracing.PLAN) as span:
             policy, planned = await self._planned(job, questions, contexts, asking, known)
-            plan = asking.fixed(planned.plan)
-            planned_at = self._access.clock()
+            plan, planned_at = asking.fixed(planned.plan), self._access.clock()
             if holds_contexts := _holds_contexts(job, questions, contexts, plan):
                 texts = [question.context for question in questions]
                 self._questions.embedder.expect(texts, soon=job.hurried)
@@ -364,10 +363,6 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
     ]
 
 
-def _deleted_error(task: int) -> TaskDeletedError:
-    return TaskDeletedError("the task was deleted", where=f"task {task}")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _FinishedTask:
     """A task that models have voted on: the votes, and how they were decided.
@@ -475,7 +470,7 @@ def _record_rounds(
     """
     tasks = [each.task for each in finished]
     for _, task in sorted(projects.deleted_among(connection, tasks)):
-        raise _deleted_error(task)
+        raise TaskDeletedError("the task was deleted", where=f"task {task}")
     keys = [question.key for each in finished for question in each.questions]
     stored = rounds.find_by_key(connection, keys)
     people = human_annotations.of_tasks(connection, tasks)

@@ -75,7 +75,6 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop = _Loop()
         self._thread: threading.Thread | None = None
-        self._background: list[asyncio.Task[None]] = []
 
     def start(self, *background: Coroutine[Any, Any, None]) -> None:
         """Start the thread, with coroutines that run until the loop stops."""
@@ -136,14 +135,11 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(_report)
         # The loop holds weak references only; the list keeps these tasks alive.
-        self._background = [self.loop.create_task(coroutine) for coroutine in background]
-        for task in self._background:
+        tasks = [self.loop.create_task(coroutine) for coroutine in background]
+        for task in tasks:
             task.add_done_callback(_report_end)
         self.loop.run_forever()
-        rest = asyncio.all_tasks(self.loop)
-        for task in rest:
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*rest, return_exceptions=True))
+        self.loop.run_until_complete(_cancel_others())
         self.loop.close()
 
 

@@ -193,7 +193,9 @@ class BackendClient:
         return answer["counted"], answer["example"]
 
     def _said_instructions(self) -> dict[str, str]:
-        return {} if self.instructions is None else {"instructions": self.instructions}
+        """The instructions, once: the server keeps them, and a webhook may bring it later ones meanwhile."""
+        said, self.instructions = self.instructions, None
+        return {} if said is None else {"instructions": said}
 
     def quote(
         self,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from label_studio_api import KEY, LabelStudioApi
-from label_studio_requests import Project, predict, project_updated, setup, task
+from label_studio_requests import SENTIMENT, Project, predict, project_updated, setup, task
 from pydantic import SecretStr
+from served_app import served
 from whole_backend import Backend, prompt_of, votes
 
 from backend.ledger import projects
@@ -104,6 +105,17 @@ def test_camvo_predict_says_them_with_its_tasks(backend: Backend) -> None:
     body["params"] |= {"instructions": "Judge the writer."}
     assert backend.post("/predict", body).status_code == 200
     assert all("> Judge the writer." in prompt for prompt in prompts(backend))
+
+
+def test_camvo_predict_does_not_undo_a_change_that_was_made_while_it_runs(backend: Backend) -> None:
+    with served(backend.app) as client:
+        client.instructions = "Judge the reader."
+        client.predict(Project().key, SENTIMENT, [task(1)])
+        assert kept(backend) == "Judge the reader."
+        backend.hook(project_updated(WRITTEN))
+        client.predict(Project().key, SENTIMENT, [task(2)])
+    assert kept(backend) == "Judge the writer, not the weather."
+    assert "> Judge the writer, not the weather." in prompt_of(backend.server.requests[-1].body)
 
 
 def longer_than_any_context() -> str:

@@ -152,6 +152,7 @@ class Project:
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
         feedback_refused: how often people labelled a task whose rounds were pruned.
+        changed_at: Label Studio's ISO time of the project's last change that a webhook has told, unchanged.
     """
 
     key: str
@@ -166,6 +167,7 @@ class Project:
     predicted: Mapping[str, str] | None = None
     feedback_refused: int = 0
     instructions: str | None = None
+    changed_at: str | None = None
 
 
 def is_of_label_studio(key: str) -> bool:

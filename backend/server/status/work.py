@@ -114,6 +114,8 @@ def failure_fix(code: str, commands: Commands) -> str:
     """What to do about the tasks that failed for a reason."""
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
+    if code == StoppingError.code and commands is SAME_COMMAND:
+        return f"run {commands.predict}"
     if code in _MORE_UNTRIED:
         return f"{cure_of(code)}; then run {commands.predict}"
     return f"{cure_of(code)}; then run {commands.failed}"

@@ -280,4 +280,4 @@ def test_the_student_is_not_called_a_model_that_is_no_longer_asked(name: str, sa
 def test_where_tasks_wait_that_did_not_fail_the_advice_is_a_command_that_asks_about_them_too(
     code: str,
 ) -> None:
-    assert failure_fix(code, SAME_COMMAND).endswith("; then run the same command")
+    assert failure_fix(code, SAME_COMMAND).endswith("run the same command")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import threading
@@ -111,3 +112,16 @@ sys.exit(7)
 def test_python_ends_while_threads_still_compute() -> None:
     done = subprocess.run([sys.executable, "-c", _SPINS], timeout=110, check=False, capture_output=True)  # noqa: S603
     assert done.returncode == 7
+
+
+def test_an_interrupted_end_leaves_no_coroutine_that_nobody_awaits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None: ...
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LoopThread, "turns", interrupted)
+    coroutine = work()
+    with pytest.raises(KeyboardInterrupt):
+        LoopThread().finish(coroutine, 0.0)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED

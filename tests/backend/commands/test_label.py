@@ -286,13 +286,32 @@ def test_an_interrupted_run_says_which_tasks_were_interrupted_and_blames_no_mode
         terminal = _Says("stopping when")
         folder.console.file = terminal
         folder.server.script = lambda body: (
-            moods(body).held_until(terminal.said) if folder.server.count() > 6 else moods(body)
+            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
         )
         with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
             folder.label()
     said = terminal.getvalue()
     assert re.search(r"! \d tasks were interrupted: .* \[stopping\]\n  → run the same command\n", said)
     assert "no vote" not in said
+
+
+def test_a_run_that_is_interrupted_twice_says_what_the_dropped_answers_may_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(labelling.Labelling, "wait", interrupted)
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder:
+        folder.table(*(f"lovely {number}" for number in range(24)))
+        terminal = _Says("calls under way")
+        folder.console.file = terminal
+        folder.server.script = lambda body: (
+            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
+        )
+        with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
+            folder.label()
+    assert re.search(r"\ncalls under way may cost up to \$0\.0\d*[1-9]\d*: ", terminal.getvalue())
 
 
 def _interrupt_after(tasks: int) -> Any:

@@ -193,8 +193,9 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
 
 def certified_share(question: QuestionReport, share: float) -> str:
     """A share of right labels, with the setting that it needs if it is not the project's own."""
-    setting = "" if share == question.guarantee.target else f" (if you set guarantee: {share:g} in camvo.yaml)"
-    return f"{share_of_hundred(share)}{setting}"
+    if share == question.guarantee.target:
+        return share_of_hundred(share)
+    return f"{share_of_hundred(share)} (if you set guarantee: {share:g} in camvo.yaml)"
 
 
 def already_certified(question: QuestionReport, held: float) -> str:

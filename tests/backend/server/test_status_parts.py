@@ -265,7 +265,10 @@ def test_no_two_kinds_of_tasks_have_the_same_name(kinds: int) -> None:
     assert (names[0], names[-1], len(set(names))) == ("Easy", "Hard", kinds)
 
 
-@pytest.mark.parametrize(("name", "said"), [(STUDENT, "votes at no cost"), ("gone", "no longer asked"), ("m/writer", "camvo refine")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [(STUDENT, "votes at no cost"), ("gone", "no longer asked"), ("m/writer", "camvo refine")],
+)
 def test_the_student_is_not_called_a_model_that_is_no_longer_asked(name: str, said: str) -> None:
     report = ModelReport(
         name, False, 1, 1, NO_SHARE, NO_SHARE, NO_SHARE, 0, {}, None, None, 0.0, examples=None

@@ -228,7 +228,7 @@ _KINDS = {bool: "bool_", int: "int64", float: "float64", str: "string"}
 
 @contextmanager
 def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Write]:
-    """Parquet. Columns of numbers, booleans and text keep their type; any others are text, as in CSV.
+    """Parquet. Columns of Parquet, and any of numbers, booleans and text, keep their type; others are text.
 
     Args:
         file: the file to write.
@@ -239,15 +239,29 @@ def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Wr
     import pyarrow  # noqa: PLC0415 - an extra
 
     kinds = {name: columns.kind(name) or str for name in columns.names} | dict(added)
+    kept = {
+        name: of_column
+        for name, of_column in columns.of_parquet.items()
+        if name not in added and _is_plain(of_column)
+    }
     schema = pyarrow.schema(
-        [(name, getattr(pyarrow, _KINDS.get(kind, "string"))()) for name, kind in kinds.items()]
+        [
+            (name, kept[name] if name in kept else getattr(pyarrow, _KINDS.get(kind, "string"))())
+            for name, kind in kinds.items()
+        ]
     )
     waiting: list[dict[str, Any]] = []
 
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
 
         def flush() -> None:
-            rows = [{name: typed(row.get(name), kind) for name, kind in kinds.items()} for row in waiting]
+            rows = [
+                {
+                    name: row.get(name) if name in kept else typed(row.get(name), kind)
+                    for name, kind in kinds.items()
+                }
+                for row in waiting
+            ]
             writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
             waiting.clear()
 
@@ -258,6 +272,15 @@ def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Wr
 
         yield write
         flush()
+
+
+def _is_plain(of_column: Any) -> bool:
+    """Whether pyarrow makes a type's values of what it reads them as; not so for every extension of types."""
+    from pyarrow import BaseExtensionType  # noqa: PLC0415 - an extra
+
+    if isinstance(of_column, BaseExtensionType):
+        return False
+    return all(_is_plain(of_column.field(position).type) for position in range(of_column.num_fields))
 
 
 def typed(value: Any, kind: type) -> object:

@@ -183,6 +183,15 @@ def test_an_integer_beyond_64_bits_is_text_in_parquet(tmp_path: Path) -> None:
     assert [row.data["n"] for row in open_source(path).rows()] == [str(2**70)]
 
 
+def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.parquet"
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], ["text", "text"])
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    with pytest.raises(DatasetError, match="has two columns 'text'"):
+        list(open_source(path).rows())
+
+
 def test_bytes_of_parquet_are_text_if_they_are_utf_8(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     path = tmp_path / "rows.parquet"

@@ -514,6 +514,12 @@ class ParquetRows:
                             yield Row(f"row {position}", {name: _decoded(values[name]) for name in values})
                         number += batch.num_rows
             except (ValueError, OSError) as error:  # pyarrow's errors are subclasses of these
+                if "Install pandas" in str(error):
+                    raise DatasetError(
+                        "has times in nanoseconds, which only pandas can read",
+                        where=str(self.path),
+                        fix="install pandas, or write the times in microseconds",
+                    ) from None
                 raise DatasetError(
                     "is not Parquet", where=str(self.path), fix="write the file again"
                 ) from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,6 +183,30 @@ def test_an_integer_beyond_64_bits_is_text_in_parquet(tmp_path: Path) -> None:
     with open_sink(path, columns, {}) as write:
         write(Result(row, {}, {}, []))
     assert [row.data["n"] for row in open_source(path).rows()] == [str(2**70)]
+
+
+WITHOUT_PANDAS = """
+import sys
+
+class NoPandas:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoPandas())
+from pathlib import Path
+from backend.datasets.sources import open_source
+list(open_source(Path(sys.argv[1])).rows())
+"""
+
+
+def test_times_in_nanoseconds_are_named_where_pandas_is_missing(tmp_path: Path) -> None:
+    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows.parquet"
+    table = pyarrow.table({"at": pyarrow.array([1577836800123456789], pyarrow.timestamp("ns"))})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    command = [sys.executable, "-c", WITHOUT_PANDAS, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert "has times in nanoseconds" in done.stderr
 
 
 def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path) -> None:

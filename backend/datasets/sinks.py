@@ -8,6 +8,7 @@ import csv
 import errno
 import io
 import json
+import math
 import os
 import re
 import stat
@@ -69,10 +70,30 @@ def _cell(value: object) -> str:
         case bool():
             text = str(value).lower()
         case dict() | list():
-            text = json.dumps(value, ensure_ascii=False, default=_words)
+            text = _dumped(value)
         case _:
             text = _words(value)
     return text.encode(errors="replace").decode()
+
+
+def _dumped(value: object, *, ascii_alone: bool = False) -> str:
+    """A value as JSON, in which missing numbers are ``null``: JSON has no NaN and no infinity."""
+    try:
+        return json.dumps(value, ensure_ascii=ascii_alone, default=_words, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=ascii_alone, default=_words)
+
+
+def _finite(value: object) -> object:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
 
 
 def _words(value: object) -> str:
@@ -213,11 +234,10 @@ def _label_studio_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterat
 
 def _json(value: object) -> bytes:
     # Lone surrogates, which JSON allows, have no UTF-8; they are written as escapes.
-    text = json.dumps(value, ensure_ascii=False, default=_words)
     try:
-        return text.encode()
+        return _dumped(value).encode()
     except UnicodeEncodeError:
-        return json.dumps(value, default=_words).encode()
+        return _dumped(value, ascii_alone=True).encode()
 
 
 _ROWS = 5_000

@@ -155,6 +155,16 @@ def test_columns_of_parquet_keep_their_type(tmp_path: Path) -> None:
     assert dict(read.data) == {**row, "list": "[1]", "camvo_score": None}
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv"])
+def test_missing_numbers_are_null_in_json(tmp_path: Path, ending: str) -> None:
+    path, columns, row = tmp_path / f"rows.{ending}", Columns(), {"n": {"x": [float("nan"), 1.5]}}
+    columns.add(row)
+    with open_sink(path, columns, {}) as write:
+        write(Result(row, {}, {}, []))
+    written = path.read_text().replace('""', '"')
+    assert '{"x": [null, 1.5]}' in written
+
+
 def test_label_studios_format_without_a_task_is_an_empty_array(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     with open_sink(path, Columns(), {}):

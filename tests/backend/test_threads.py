@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import threading
@@ -188,3 +189,16 @@ def test_work_that_does_not_end_is_left_under_way() -> None:
     assert list(under_way.remaining(0.01)) == []
     assert (len(under_way), under_way.not_ended) == (1, 1)
     thread.stop()
+
+
+def test_an_interrupted_end_leaves_no_coroutine_that_nobody_awaits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None: ...
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LoopThread, "turns", interrupted)
+    coroutine = work()
+    with pytest.raises(KeyboardInterrupt):
+        LoopThread().finish(coroutine, 0.0)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED

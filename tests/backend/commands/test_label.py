@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import threading
@@ -262,6 +263,54 @@ def test_an_interrupted_run_counts_the_tasks_that_end_while_it_stops(tmp_path: P
             labelled = ProjectRounds(connection, "in").count_tasks()
         assert f"{labelled} of 24 tasks labelled now" in said(folder)
         assert labelled > 5
+
+
+class _Says(io.StringIO):
+    """A terminal that sets an event when certain words are printed."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words, self.said = words, threading.Event()
+
+    def write(self, text: str) -> int:
+        if self._words in text:
+            self.said.set()
+        return super().write(text)
+
+
+def test_an_interrupted_run_says_which_tasks_were_interrupted_and_blames_no_model(tmp_path: Path) -> None:
+    models: dict[str, dict[str, object]] = {name: {"max_concurrency": 1} for name in ("red", "green")}
+    with LabelFolder(tmp_path, moods, models=models, concurrency=8) as folder:
+        folder.table(*(f"lovely {number}" for number in range(24)))
+        terminal = _Says("stopping when")
+        folder.console.file = terminal
+        folder.server.script = lambda body: (
+            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
+        )
+        with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
+            folder.label()
+    said = terminal.getvalue()
+    assert re.search(r"! \d tasks were interrupted: .* \[stopping\]\n  → run the same command\n", said)
+    assert "no vote" not in said
+
+
+def test_a_run_that_is_interrupted_twice_says_what_the_dropped_answers_may_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(labelling.Labelling, "wait", interrupted)
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder:
+        folder.table(*(f"lovely {number}" for number in range(24)))
+        terminal = _Says("calls under way")
+        folder.console.file = terminal
+        folder.server.script = lambda body: (
+            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
+        )
+        with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
+            folder.label()
+    assert re.search(r"\ncalls under way may cost up to \$0\.0\d*[1-9]\d*: ", terminal.getvalue())
 
 
 def _interrupt_after(tasks: int) -> Any:

@@ -87,10 +87,13 @@ class _QuotedText:
         return text.endswith(context, 0, end)
 
     def _folded_places(self, words: str) -> Iterator[tuple[int, int]]:
+        """The places in the folded text that do not end within a character, as "cafe" does in "café"."""
         sought = _folded(words)
         text, origins = _folded_text(self.text)
         for start in _occurrences(text, sought):
-            yield origins[start], origins[start + len(sought) - 1] + 1
+            end = start + len(sought)
+            if end == len(text) or origins[end] != origins[end - 1]:
+                yield origins[start], origins[end - 1] + 1
 
     def _at_word_boundaries(self, start: int, end: int) -> bool:
         edges = ((start - 1, start), (end - 1, end))
@@ -127,7 +130,8 @@ def _folded(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).translate(_PLAIN).casefold()
+    # Decomposed, since texts are folded by the character, and a letter may be apart from its accent.
+    return unicodedata.normalize("NFKD", text).translate(_PLAIN).casefold()
 
 
 class _Ruler(Protocol):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
@@ -37,6 +38,21 @@ def test_words_before_it_are_not_needed_where_it_stands_only_once() -> None:
 def test_letter_case_and_white_space_are_forgiven_where_nothing_is_exact() -> None:
     assert found("the end") == ["27:THE  END"]
     assert found("STRASSE") == ["43:Straße"]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("written", ["NFC", "NFD"])
+@pytest.mark.parametrize("words", ["café", "Café", "tiếng Việt", "각하"])
+def test_an_accent_may_be_a_character_of_its_own(words: str, written: str, form: str) -> None:
+    text = unicodedata.normalize(form, "the CAFÉ, TIẾNG Việt and 각하!")
+    places = _QuotedText(text).places(unicodedata.normalize(written, words))
+    [quoted] = [unicodedata.normalize("NFC", text[start:end]) for start, end in places]
+    assert quoted.casefold() == words.casefold()
+
+
+@pytest.mark.parametrize("words", ["cafe", "CAFE", "가", "stras"])
+def test_a_part_of_a_character_is_not_found(words: str) -> None:
+    assert found(words, text="café, 각, Straße") == []
 
 
 def test_an_exact_quotation_beats_one_in_another_letter_case() -> None:

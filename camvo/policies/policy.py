@@ -70,6 +70,11 @@ class FitData(Hashable, Protocol):
     """The input of a fit: the rounds, and everything else that its result depends on."""
 
     @property
+    def evidence(self) -> PatternCounts:
+        """The vote patterns of past rounds."""
+        ...
+
+    @property
     def basis(self) -> Hashable:
         """What the result depends on: while it is equal, a new fit would give nearly the same result."""
         ...

@@ -341,10 +341,10 @@ class BackgroundFits:
 
         With ``now``, it awaits a fit of this data, or of data that came later.
 
-        A new fit starts in the background for later plans as soon as the votes that fits read have grown. If
-        other data has changed, it starts after a pause of at most ten seconds: while people label, every plan
-        brings new data. The prices in a fit are those of the task that it was made for; tasks of other
-        lengths use the same stopping rule.
+        A new fit starts in the background for later plans as soon as what it counts has grown. If other data
+        has changed, it starts after a pause of at most ten seconds: while people label, every plan brings
+        new data. The prices in a fit are those of the task that it was made for; tasks of other lengths use
+        the same stopping rule.
         """
 
         def fit() -> _Fitted:
@@ -367,8 +367,8 @@ class BackgroundFits:
                     break  # the earlier fit serves; the cache has logged the failure
                 if latest.data.basis == data.basis or not (now or _knows_little(latest.data, data)):
                     break
-        elif self._cache.is_old(key, data.kind, pauses=_PAUSES) or (
-            free and latest.data.evidence is not data.evidence
+        elif (free and data.counted > latest.data.counted) or self._cache.is_old(
+            key, data.kind, pauses=_PAUSES
         ):
             self._cache.start(key, fit, data.kind)
         return latest.fit

@@ -75,6 +75,11 @@ class FitData(Hashable, Protocol):
         ...
 
     @property
+    def counted(self) -> int:
+        """How many rounds and confidences it counts; more only once either has grown by a fifth."""
+        ...
+
+    @property
     def basis(self) -> Hashable:
         """What the result depends on: while it is equal, a new fit would give nearly the same result."""
         ...
@@ -124,6 +129,11 @@ class JointFitData:
     losses: LabelLosses = NO_LOSSES
     earlier: Earlier = NOTHING_EARLIER
     explored: PatternCounts = NO_PATTERNS
+
+    @property
+    def counted(self) -> int:
+        """The rounds, and how often votes were compared that had a confidence."""
+        return self.evidence.rounds + self.confidences.votes
 
     @property
     def basis(self) -> Hashable:

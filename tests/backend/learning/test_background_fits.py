@@ -15,7 +15,7 @@ from backend.learning import states
 from backend.learning.states import PAUSE, BackgroundFits, Students
 from backend.ledger.events import StateKey
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
-from camvo.state.contribution import KeptRound, LatestRounds
+from camvo.state.contribution import ConfidenceCounts, KeptRound, LatestRounds, SureVote
 from camvo.state.exploration import PatternCounts, VotePattern
 from camvo.student import Lessons, TaughtText, hashed_ngrams, teach
 
@@ -179,6 +179,19 @@ def test_votes_that_have_grown_start_a_fit_without_a_pause(process: Process) -> 
     async def run() -> None:
         await process.current(before)
         assert await process.current(after) is fitted(before)
+        await process.settled()
+        assert await process.current(after) is fitted(after)
+
+    asyncio.run(run())
+
+
+def test_confidences_that_have_grown_start_a_fit_without_a_pause(process: Process) -> None:
+    before = with_votes(fit_data(20), 40)
+    after = replace(before, confidences=ConfidenceCounts({SureVote("blue", "Glad", 50, True): 9}))
+
+    async def run() -> None:
+        await process.current(before)
+        await process.current(after)
         await process.settled()
         assert await process.current(after) is fitted(after)
 

@@ -87,8 +87,13 @@ class LoopThread:
 
     def finish(self, coroutine: Coroutine[Any, Any, object], seconds: float) -> None:
         """Run a coroutine that ends within some seconds, or not at all if the loop stands still."""
-        if not self.turns(ENDING):
-            coroutine.close()
+        turns = False
+        try:
+            turns = self.turns(ENDING)
+        finally:
+            if not turns:  # or Ctrl-C came, and Python would print that nobody awaited the coroutine
+                coroutine.close()
+        if not turns:
             return
         with contextlib.suppress(TimeoutError):
             self.submit(coroutine).result(seconds + ENDING)

@@ -83,6 +83,8 @@ def _asked(project: ProjectReport) -> list[ModelReport]:
 def _votes(project: ProjectReport) -> Table:
     table = plain_table("model", "asked", "voted", "agrees", "right, blind", "right, reviewed")
     for model in _asked(project):
+        if model.is_writer:
+            continue
         table.add_row(
             escape(model.name),
             count(model.asked),
@@ -98,7 +100,7 @@ def _calls(project: ProjectReport) -> Table:
     table = plain_table("model", "calls", "failures", "median", "95%", "dollars")
     for model in _asked(project):
         table.add_row(
-            escape(model.name),
+            escape(model.name) + (" (camvo refine)" if model.is_writer else ""),
             count(model.calls),
             ", ".join(
                 f"{code.removeprefix('model_')} {count(calls)}" for code, calls in model.failures.items()

@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,11 +34,12 @@ from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
 from backend.learning.teaching import answering
 from backend.ledger import Ledger, LedgerAccess, projects
-from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
+from backend.ledger.human_annotations import Annotation, Annotations, studio_time
 from backend.ledger.projects import Project, relabelled_in
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
+from backend.server.status.formats import of
 from backend.settings import Settings
 from camvo.errors import CamvoError
 
@@ -98,10 +100,50 @@ class _HumanRow:
         return _annotation_number(self.task, self.annotator)
 
 
+_NAMED = 5
+"""The most wrong labels that an error names."""
+
+_LONGEST = 40
+"""The most characters of each."""
+
+
+@dataclass(slots=True)
+class _WrongLabels:
+    """The labels in a file that are no answers: (column, label) → how many rows and the first place."""
+
+    rows: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    fixes: dict[str, None] = field(default_factory=dict)
+
+    def add(self, column: str, answer: object, place: str, fix: str | None) -> None:
+        """Take a cell into account."""
+        label = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
+        count, first = self.rows.get((column, label), (0, place))
+        self.rows[column, label] = count + 1, first
+        if fix is not None:
+            self.fixes[fix] = None
+
+    def refuse(self, path: Path) -> None:
+        """Raise the error that names them, if there are any."""
+        if not self.rows:
+            return
+        named = [
+            f"{label[:_LONGEST]!r} in column {column!r} ({f'{count:,} rows, first in ' * (count > 1)}{first})"
+            for (column, label), (count, first) in islice(self.rows.items(), _NAMED)
+        ]
+        if others := len(self.rows) - len(named):
+            named.append(of(others, "other wrong label"))
+        raise DatasetError(
+            f"holds labels that are no answers: {', '.join(named)}",
+            where=str(path),
+            fix="; ".join(islice(self.fixes, _NAMED)) or None,
+        )
+
+
 def _human_rows(
     source: Source, projects: Mapping[str, Project], connection: Connection, annotator: str | None = None
 ) -> Iterator[_HumanRow]:
     """Read the labels in a file."""
+    wrong = _WrongLabels()
     for row in source.rows():
         place = f"{source.path}, {row.place}"
         project = _project(row, place, projects)
@@ -124,12 +166,11 @@ def _human_rows(
             about = _about(question, data)
             vote = _vote(about, answer)
             if vote is None:
-                raise DatasetError(
-                    f"holds no answer to {question.name!r} in column {column!r}",
-                    where=place,
-                    fix=_new_name(connection, project.key, about, answer)
-                    or (f"use one of {', '.join(map(repr, about.options[:20]))}" if about.options else None),
+                fix = _new_name(connection, project.key, about, answer) or (
+                    f"use one of {', '.join(map(repr, about.options[:20]))}" if about.options else None
                 )
+                wrong.add(column, answer, row.place, fix)
+                continue
             votes[question.name] = vote
             result += about.result_items(vote)
         said_by = row.data.get(ANNOTATOR) or annotator
@@ -137,6 +178,7 @@ def _human_rows(
         name = "" if number is None else str(said_by).strip()
         task = _task(row, place, data, ProjectRounds(connection, project.key))
         yield _HumanRow(place, project.key, task, data, votes, result, name, number)
+    wrong.refuse(source.path)
 
 
 def _project(row: Row, place: str, projects: Mapping[str, Project]) -> Project:
@@ -317,7 +359,7 @@ def _blind(ledger: Ledger, project: str) -> frozenset[int]:
 
 
 def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
-    while part := list(itertools.islice(rows, PART)):
+    while part := list(islice(rows, PART)):
         yield part
 
 
@@ -364,7 +406,7 @@ def _annotation(row: _HumanRow, stored: Annotation | None, now: float) -> dict[s
     """The row as Label Studio would send it, later than what is stored, whatever the clocks say."""
     at = datetime.fromtimestamp(now, UTC)
     if stored is not None:
-        at = max(at, annotation_time(stored.updated_at) + timedelta(milliseconds=1))
+        at = max(at, studio_time(stored.updated_at) + timedelta(milliseconds=1))
     return {
         "id": row.annotation,
         "task": row.task,

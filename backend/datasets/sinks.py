@@ -8,6 +8,7 @@ import csv
 import errno
 import io
 import json
+import math
 import os
 import re
 import stat
@@ -69,10 +70,30 @@ def _cell(value: object) -> str:
         case bool():
             text = str(value).lower()
         case dict() | list():
-            text = json.dumps(value, ensure_ascii=False, default=_words)
+            text = _dumped(value)
         case _:
             text = _words(value)
     return text.encode(errors="replace").decode()
+
+
+def _dumped(value: object, *, ascii_alone: bool = False) -> str:
+    """A value as JSON, in which missing numbers are ``null``: JSON has no NaN and no infinity."""
+    try:
+        return json.dumps(value, ensure_ascii=ascii_alone, default=_words, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=ascii_alone, default=_words)
+
+
+def _finite(value: object) -> object:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
 
 
 def _words(value: object) -> str:
@@ -213,11 +234,10 @@ def _label_studio_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterat
 
 def _json(value: object) -> bytes:
     # Lone surrogates, which JSON allows, have no UTF-8; they are written as escapes.
-    text = json.dumps(value, ensure_ascii=False, default=_words)
     try:
-        return text.encode()
+        return _dumped(value).encode()
     except UnicodeEncodeError:
-        return json.dumps(value, default=_words).encode()
+        return _dumped(value, ascii_alone=True).encode()
 
 
 _ROWS = 5_000
@@ -228,7 +248,7 @@ _KINDS = {bool: "bool_", int: "int64", float: "float64", str: "string"}
 
 @contextmanager
 def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Write]:
-    """Parquet. Columns of numbers, booleans and text keep their type; any others are text, as in CSV.
+    """Parquet. Columns of Parquet, and any of numbers, booleans and text, keep their type; others are text.
 
     Args:
         file: the file to write.
@@ -239,15 +259,29 @@ def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Wr
     import pyarrow  # noqa: PLC0415 - an extra
 
     kinds = {name: columns.kind(name) or str for name in columns.names} | dict(added)
+    kept = {
+        name: of_column
+        for name, of_column in columns.of_parquet.items()
+        if name not in added and _is_plain(of_column)
+    }
     schema = pyarrow.schema(
-        [(name, getattr(pyarrow, _KINDS.get(kind, "string"))()) for name, kind in kinds.items()]
+        [
+            (name, kept[name] if name in kept else getattr(pyarrow, _KINDS.get(kind, "string"))())
+            for name, kind in kinds.items()
+        ]
     )
     waiting: list[dict[str, Any]] = []
 
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
 
         def flush() -> None:
-            rows = [{name: typed(row.get(name), kind) for name, kind in kinds.items()} for row in waiting]
+            rows = [
+                {
+                    name: row.get(name) if name in kept else typed(row.get(name), kind)
+                    for name, kind in kinds.items()
+                }
+                for row in waiting
+            ]
             writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
             waiting.clear()
 
@@ -258,6 +292,15 @@ def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Wr
 
         yield write
         flush()
+
+
+def _is_plain(of_column: Any) -> bool:
+    """Whether pyarrow makes a type's values of what it reads them as; not so for every extension of types."""
+    from pyarrow import BaseExtensionType  # noqa: PLC0415 - an extra
+
+    if isinstance(of_column, BaseExtensionType):
+        return False
+    return all(_is_plain(of_column.field(position).type) for position in range(of_column.num_fields))
 
 
 def typed(value: Any, kind: type) -> object:

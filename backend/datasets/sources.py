@@ -491,6 +491,12 @@ class ParquetRows:
         """Read the rows; a row's place is its number, counted from 1."""
         return self.rows_from(0)
 
+    def types(self) -> dict[str, Any]:
+        """The columns with pyarrow's types."""
+        parquet = pyarrow_parquet()
+        with _reading(self.path) as file, parquet.ParquetFile(file) as table:
+            return {column.name: column.type for column in table.schema_arrow}
+
     def rows_from(self, start: int) -> Iterator[Row]:
         """Read the rows from number ``start``, counted from 0. Row groups before it are not read."""
         parquet = pyarrow_parquet()
@@ -498,6 +504,7 @@ class ParquetRows:
             try:
                 # Buffered columns are freed while a group is read; pre-buffering would keep all of it.
                 with parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 16) as table:
+                    self._refuse_repeated(table.schema_arrow.names)
                     groups, number = _groups_from(table.metadata, start)
                     for batch in table.iter_batches(_ROWS, row_groups=groups, use_threads=False):
                         skipped = min(max(start - number, 0), batch.num_rows)
@@ -507,9 +514,24 @@ class ParquetRows:
                             yield Row(f"row {position}", {name: _decoded(values[name]) for name in values})
                         number += batch.num_rows
             except (ValueError, OSError) as error:  # pyarrow's errors are subclasses of these
+                if "Install pandas" in str(error):
+                    raise DatasetError(
+                        "has times in nanoseconds, which only pandas can read",
+                        where=str(self.path),
+                        fix="install pandas, or write the times in microseconds",
+                    ) from None
                 raise DatasetError(
                     "is not Parquet", where=str(self.path), fix="write the file again"
                 ) from error
+
+    def _refuse_repeated(self, names: Sequence[str]) -> None:
+        repeated = next((name for position, name in enumerate(names) if name in names[:position]), None)
+        if repeated is not None:
+            raise DatasetError(
+                f"has two columns {repeated!r}",
+                where=str(self.path),
+                fix="give each column a name of its own",
+            )
 
 
 def _decoded(value: Any) -> Any:

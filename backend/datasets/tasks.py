@@ -33,10 +33,15 @@ _MOST_COLUMNS = 2_000
 
 
 class Columns:
-    """Gathers the columns of rows: their names in order of appearance, and the types of their values."""
+    """Gathers the columns of rows: their names in order of appearance, and the types of their values.
+
+    Attributes:
+        of_parquet: name → pyarrow's type, if the rows are those of a Parquet file.
+    """
 
     def __init__(self) -> None:
         self._types: dict[str, set[type]] = {}
+        self.of_parquet: Mapping[str, Any] = {}
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Take one row into account.
@@ -461,6 +466,8 @@ class Index:
         if not lines:
             raise DatasetError("has no rows", where=str(self._dataset.source.path), fix="give it some")
         self._refuse_repeated_ids()
+        if isinstance(source := self._dataset.source, ParquetRows):
+            self.columns.of_parquet = source.types()
         # The sorts go through files: an index that grows row by row would need all its pages in memory.
         execute(
             "CREATE TABLE tasks AS SELECT min(position) AS position, number FROM rows GROUP BY number"

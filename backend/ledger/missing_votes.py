@@ -20,7 +20,14 @@ from sqlalchemy import (
     select,
 )
 
-from backend.errors import BadAnswerError, CutOffError, NoUsableAnswerError, NoVoteError, RefusedError
+from backend.errors import (
+    BadAnswerError,
+    CutOffError,
+    NoUsableAnswerError,
+    NoVoteError,
+    RefusedError,
+    StoppingError,
+)
 from backend.ledger.database import tables
 from backend.ledger.money import from_picodollars
 from camvo.student import STUDENT
@@ -188,7 +195,8 @@ def _calls_about_failed_tasks(*, marked: bool) -> Select[Any]:
     """The last call of each model about each task without a label.
 
     One that was answered gave no vote if the task ended with no vote. If it ended for another reason,
-    such as a stopped run, nobody has counted the answer yet, and it is left out.
+    such as a stopped run, nobody has counted the answer yet, and it is left out. So is a call that a stopping
+    run has not sent.
     """
     failed = select(_failed.task).where(_failed.project == _PROJECT)
     some = failed.order_by(_failed.failed_at.desc()).limit(_WINDOW).subquery().select()
@@ -196,6 +204,7 @@ def _calls_about_failed_tasks(*, marked: bool) -> Select[Any]:
         select(func.max(_calls.id))
         .where(_calls.project == _PROJECT, _calls.task.in_(failed if marked else some))
         .where(_calls.state == "settled", _calls.id > _AFTER_CALL)
+        .where(func.coalesce(_calls.error_code, "") != StoppingError.code)
         .group_by(_calls.model, _calls.task)
     )
     was_cut_off = exists().where(

@@ -49,6 +49,7 @@ from backend.models.rates.controller import ProcessRates
 from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.confidences import answer_confidences
 from backend.settings import ModelSettings
+from backend.settings.models import WRITER
 from backend.telemetry import metrics
 
 _CONTEXT = 128_000
@@ -143,7 +144,7 @@ class Pool:
             )
         most = max(max_tokens, settings.max_tokens)
         timeout = max(settings.timeout, _WRITING)
-        changes = {"name": f"{name}/writer", "max_tokens": most, "pack": None, "timeout": timeout}
+        changes = {"name": f"{name}{WRITER}", "max_tokens": most, "pack": None, "timeout": timeout}
         model = Model(settings.model_copy(update=changes), caller.model.key)
         self._packed[model.settings.name] = ModelCaller(model, self._rates, self._clock, self.gate, caller)
         return model.settings.name

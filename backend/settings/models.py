@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from backend.settings.mistakes import Real, Whole, closest, mistake
 from camvo.twins import packed_arm
 
+WRITER = "/writer"
+"""Ends the name of an arm whose answers are texts instead of labels."""
+
 _ONE_ANSWER = "leave it out: each call returns one complete answer"
 _LABELS_AS_TEXT = "leave it out: labels are requested as text or with a JSON schema"
 _RETRIES = "leave it out and set retries at the top of the file"

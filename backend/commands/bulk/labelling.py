@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -35,6 +34,7 @@ from backend.server.status.missing import Ending, Missing, missing_of
 from backend.server.status.work import SAME_COMMAND
 from backend.settings import Settings
 from backend.telemetry import tracing
+from backend.threads import WorkUnderWay
 from camvo.errors import CamvoError
 
 HOPELESS = 50
@@ -113,8 +113,12 @@ class Labelling:
     at_once: int
     counts: RunCounts = field(default_factory=RunCounts)
     voteless: int = 0
-    _under_way: dict[Future[Prediction | None], Job] = field(default_factory=dict)
+    _under_way: WorkUnderWay[Job, Prediction | None] = field(init=False)
     _short: list[Job] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Nothing is under way."""
+        self._under_way = WorkUnderWay(self.process.thread.submit)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Run jobs; each is yielded when it has ended, whether it is labelled or has failed."""
@@ -132,15 +136,13 @@ class Labelling:
 
     def wait(self, seconds: float) -> None:
         """Wait for the jobs under way, as after an interruption, and count those that get a label."""
-        done, _ = wait(self._under_way, timeout=seconds)
-        for future in done:
-            self._under_way.pop(future)
-            self.counts.labelled += not future.cancelled() and future.exception() is None
+        for _, result in self._under_way.remaining(seconds):
+            self.counts.labelled += result.exception() is None
 
     @property
     def under_way(self) -> int:
         """How many jobs are under way."""
-        return sum(not future.done() for future in self._under_way)
+        return self._under_way.not_ended
 
     @property
     def _most_under_way(self) -> int:
@@ -148,7 +150,7 @@ class Labelling:
         return min(self.at_once, max(HOPELESS - self.voteless, 1)) if doubtful else self.at_once
 
     def _start(self, job: Job) -> None:
-        self._under_way[self.process.thread.submit(annotate_in_bulk(self.process.annotator, job))] = job
+        self._under_way.start(job, annotate_in_bulk(self.process.annotator, job))
 
     def _drained(self) -> Iterator[Job]:
         while self._under_way:
@@ -170,15 +172,13 @@ class Labelling:
                 return
 
     def _ended(self) -> Iterator[Job]:
-        done, _ = wait(self._under_way, return_when=FIRST_COMPLETED)
-        for future in done:
-            job = self._under_way.pop(future)
-            error = future.exception()
-            if isinstance(error, BudgetExhaustedError):
-                self._short.append(job)
-                continue
-            self._count(job, error)
-            yield job
+        job, result = self._under_way.next_ended()
+        error = result.exception()
+        if isinstance(error, BudgetExhaustedError):
+            self._short.append(job)
+            return
+        self._count(job, error)
+        yield job
 
     def _count(self, job: Job, error: BaseException | None) -> None:
         counts = self.counts
@@ -232,6 +232,16 @@ class Spending:
         if time.monotonic() - self._looked_at >= _EVERY:
             self._latest, self._looked_at = self.in_all(), time.monotonic()
         return self._latest - self._started_with
+
+    def of_dropped_calls(self) -> list[str]:
+        """What the calls that nobody awaits any more may cost, in a line; none without any."""
+        with self._ledger.read() as connection:
+            usd = from_picodollars(money.balance(connection, self._project, money.TOTAL).reserved)
+        if not usd:
+            return []
+        return [
+            f"calls under way may cost up to ${usd:.4f}: what their dropped answers cost is counted later"
+        ]
 
     def missing(self, models: Collection[str]) -> Missing:
         """Find the labels and votes that the project lacks; the models are judged by this run."""
@@ -344,6 +354,7 @@ def label_tasks(
     wait: bool = False,
     everyone: bool = False,
     in_order: bool = False,
+    part: RunCounts | None = None,
 ) -> RunTally:
     """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
 
@@ -354,8 +365,10 @@ def label_tasks(
         wait: whether the run waits for its batches.
         everyone: whether every model is asked about every task.
         in_order: whether tasks are taken in the order of their rows; otherwise in a random order.
+        part: where the counts go, if the tasks are part of a run that shows its progress and its end itself.
     """
-    counts = RunCounts(tasks.rows, tasks.tasks)
+    counts = RunCounts() if part is None else part
+    counts.rows, counts.tasks = tasks.rows, tasks.tasks
     labelling = Labelling(jobs.process, jobs.settings.tasks_at_once, counts)
     tally = RunTally(counts, Spending(jobs.process.ledger, jobs.project), jobs.settings.arms)
 
@@ -365,7 +378,17 @@ def label_tasks(
         nonlocal swept
         swept = True
         found = of.look_up(tasks.first_rows() if in_order else _in_random_order(tasks, of.project))
-        _sweep(of, found, console, labelling, tally, most=most, everyone=everyone, only_failed=jobs.again)
+        _sweep(
+            of,
+            found,
+            console,
+            labelling,
+            tally,
+            most=most,
+            everyone=everyone,
+            only_failed=jobs.again,
+            is_part=part is not None,
+        )
 
     BatchRun(jobs, label, console, wait).run(tasks.tasks)
     if not swept:  # no batch is back
@@ -391,6 +414,7 @@ def _sweep(
     most: int | None,
     everyone: bool,
     only_failed: bool,
+    is_part: bool,
 ) -> None:
     """Take each task that has no label as far as it can go now."""
     process, counts = jobs.process, tally.counts
@@ -409,7 +433,7 @@ def _sweep(
 
     try:
         with progress_bar(
-            console,
+            Console(quiet=True) if is_part else console,
             _doing(jobs, everyone=everyone),
             counts.tasks,
             note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
@@ -422,11 +446,16 @@ def _sweep(
             console.print("--no-wait decides tasks without the models that are down", soft_wrap=True)
         process.stop_asking()
         console.print(
-            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers",
+            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers,"
+            " which may be billed all the same",
             soft_wrap=True,
         )
-        labelling.wait(jobs.settings.longest_call)
-        say(console, tally.summary(), markup=False)
+        try:
+            labelling.wait(jobs.settings.longest_call)
+        finally:
+            if not is_part:
+                said = [tally.summary(), *tally.spending.of_dropped_calls()]
+                say(console, "\n".join(said), markup=False)
         raise
 
 

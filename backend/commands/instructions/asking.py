@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, as_completed, wait
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.rounds import ProjectRounds
 from backend.questions.objects import instructions_text
 from backend.settings import Environment
+from backend.threads import WorkUnderWay
 from camvo.errors import CamvoError
 from camvo.votes.registry import agreed_answer
 
@@ -155,19 +156,19 @@ def ask_about(
     waiting = deque(
         (row, place, side.job(task)) for row, task in enumerate(tasks) for place, side in enumerate(sides)
     )
-    running: dict[Future[TriedTask], tuple[int, int]] = {}
+    running: WorkUnderWay[tuple[int, int], TriedTask] = WorkUnderWay(process.thread.submit)
     try:
         while waiting or running:
             while waiting and len(running) < sides[0].settings.tasks_at_once:
                 row, place, job = waiting.popleft()
-                running[process.thread.submit(process.trials.ask(job))] = (row, place)
-            done = next(as_completed(running))
-            row, place = running.pop(done)
+                running.start((row, place), process.trials.ask(job))
+            (row, place), done = running.next_ended()
             asked[row][place] = _outcome(done)
             advance(1)
     except BaseException:
         process.stop_asking()
-        wait(running, timeout=sides[0].settings.longest_call)
+        for _ in running.remaining(sides[0].settings.longest_call):
+            pass
         raise
     return asked
 

@@ -82,13 +82,20 @@ class _PartOutcome:
     counts: RunCounts = field(default_factory=RunCounts)
     code: str | None = None
     error: str | None = None
+    interrupted: bool = False
 
 
 class _PartLabeller:
-    """Labels parts, one after another, with one runtime. A context manager."""
+    """Labels parts, one after another, with one runtime. A context manager.
 
-    def __init__(self, work: _Work) -> None:
+    Args:
+        work: the instructions.
+        console: where an interruption is told; one of another host is nobody's.
+    """
+
+    def __init__(self, work: _Work, console: Console | None = None) -> None:
         self._work = work
+        self._console = console or Console(quiet=True)
         self._dataset: Dataset = work.options.dataset(open_source(work.path))
         self._opened = ExitStack()
         self._jobs: DatasetJobs | None = None
@@ -105,8 +112,11 @@ class _PartLabeller:
         The file is the same whoever writes it: it says what the ledger holds of the part's rows. So a part
         may be labelled again after its process was killed, or by two processes at once.
         """
+        counts = RunCounts()
         try:
-            counts = self._label(part)
+            self._label(part, counts)
+        except KeyboardInterrupt:
+            return _PartOutcome(part.number, counts, interrupted=True)
         except CamvoError as error:
             self._close()  # the runtime calls no more models; the next part opens another
             return _PartOutcome(part.number, code=error.code, error=str(error))
@@ -116,15 +126,14 @@ class _PartLabeller:
             return _PartOutcome(part.number, code="internal", error=type(error).__name__)
         return _PartOutcome(part.number, counts)
 
-    def _label(self, part: Part) -> RunCounts:
+    def _label(self, part: Part, counts: RunCounts) -> None:
         work = self._work
         jobs, tasks = self._open(), PartTasks(self._dataset, part, work.columns)
-        tally = label_tasks(jobs, tasks, Console(quiet=True))
+        label_tasks(jobs, tasks, self._console, part=counts)
         opened, added = work.folder.file(part.file_name), added_kinds(jobs.config)
         with opened as file, parquet_sink(file, work.columns, added) as write:
             for result in results(tasks, jobs):
                 write(result)
-        return tally.counts
 
     def _open(self) -> DatasetJobs:
         if self._jobs is None:
@@ -147,7 +156,7 @@ def _is_installed() -> bool:
     return find_spec("ray") is not None and find_spec("pyarrow") is not None
 
 
-def _label_on_ray(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+def _label_on_ray(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:
     """Label parts on the cluster of ``RAY_ADDRESS``, or on one that is started on this host."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it during its import
     import ray  # noqa: PLC0415 - an extra
@@ -194,7 +203,7 @@ class _Actor:
 
 
 _Engine = Literal["asyncio", "ray"]
-_Outcomes = Callable[[_Work, Sequence[Part]], Iterator[_PartOutcome]]
+_Outcomes = Callable[[_Work, Sequence[Part], Console], Iterator[_PartOutcome]]
 
 
 def label_in_parts(
@@ -252,7 +261,7 @@ def _run_parts(  # noqa: PLR0917 - two places, and what a run needs
         work = _agreed(work, dataset, index, console)
     # Files are often sorted, and plans learn from the first parts.
     shuffled = sorted(parts, key=lambda part: random_draw("part", work.project, part.number))
-    counts, errors, missing = _gather(label(work, shuffled), work, rows, console)
+    counts, errors, missing = _gather(label(work, shuffled, console), work, rows, console)
     if not errors:
         folder.remove(Part.stale(folder.names(), len(parts)))
     return counts, errors, missing
@@ -292,23 +301,35 @@ def _gather(
                 counts.labelled + counts.failed.total(), max(work.tasks - counts.tasks, 0)
             )
 
-        with progress_bar(console, "labelling", rows, note=outlook) as advance:
-            for outcome in outcomes:
-                if outcome.code is not None:
-                    errors.append(outcome)
-                else:
+        try:
+            with progress_bar(console, "labelling", rows, note=outlook) as advance:
+                for outcome in outcomes:
+                    if outcome.code is not None:
+                        errors.append(outcome)
+                        continue
                     counts += outcome.counts
+                    if outcome.interrupted:
+                        raise KeyboardInterrupt
                     advance(outcome.counts.rows)
+        except KeyboardInterrupt:
+            counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
+            _say_end(console, counts, spending, spending.missing(work.settings.arms))
+            for line in spending.of_dropped_calls():
+                say(console, line, markup=False)
+            raise
         missing = spending.missing(work.settings.arms)
-        lines = [counts.summary(spending.in_all()), *missing.lines()]
-        say(console, "\n".join(lines), markup=False)
+        _say_end(console, counts, spending, missing)
     finally:
         ledger.close()
     return counts, errors, missing
 
 
-def _label_here(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+def _say_end(console: Console, counts: RunCounts, spending: Spending, missing: Missing) -> None:
+    say(console, "\n".join([counts.summary(spending.in_all()), *missing.lines()]), markup=False)
+
+
+def _label_here(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:
     """Label parts one after another in this process."""
-    with _PartLabeller(work) as labeller:
+    with _PartLabeller(work, console) as labeller:
         for part in parts:
             yield labeller.label(part)

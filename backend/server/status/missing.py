@@ -14,7 +14,14 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from backend.errors import EmptyTextError, KeyRejectedError, RejectedError, cure_of, meaning_of
+from backend.errors import (
+    EmptyTextError,
+    KeyRejectedError,
+    RejectedError,
+    StoppingError,
+    cure_of,
+    meaning_of,
+)
 from backend.ledger.missing_votes import AskedModel, Mark, MissingVotes
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import IncompleteRounds
@@ -137,6 +144,9 @@ def missing_of(
 
 
 def _unlabelled(code: str, tasks: int, fix: str) -> Alert:
+    if code == StoppingError.code:
+        were = "was" if tasks == 1 else "were"
+        return Alert(code, f"{of(tasks, 'task')} {were} interrupted: {meaning_of(code)}", fix)
     lack = "lacks" if tasks == 1 else "lack"
     if code.startswith("model_"):
         why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"

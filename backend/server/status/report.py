@@ -19,6 +19,7 @@ from backend.ledger.reports import Block, HumansRow
 from backend.questions import SkippedControl
 from backend.questions.label_config import PagePart
 from backend.server.status.formats import count, dollars, of, percent
+from backend.settings.models import WRITER
 from camvo.annotators import Agreement, AltTest, Anchoring, AnnotatorReliability
 from camvo.numerics.small import clopper_pearson
 from camvo.scores.guarantee import LabelFound, labels_to_find
@@ -635,6 +636,11 @@ class ModelReport:
     def is_student(self) -> bool:
         """Whether it is the student, which is never in the pool."""
         return self.name == STUDENT
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether it only writes texts, for ``camvo refine``, and never votes."""
+        return self.name.endswith(WRITER)
 
     @property
     def answered(self) -> int:

@@ -114,6 +114,8 @@ def failure_fix(code: str, commands: Commands) -> str:
     """What to do about the tasks that failed for a reason."""
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
+    if code == StoppingError.code and commands is SAME_COMMAND:
+        return f"run {commands.predict}"
     if code in _MORE_UNTRIED:
         return f"{cure_of(code)}; then run {commands.predict}"
     return f"{cure_of(code)}; then run {commands.failed}"
@@ -191,8 +193,9 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
 
 def certified_share(question: QuestionReport, share: float) -> str:
     """A share of right labels, with the setting that it needs if it is not the project's own."""
-    setting = "" if share == question.guarantee.target else f" (guarantee: {share:g} in camvo.yaml)"
-    return f"{share_of_hundred(share)}{setting}"
+    if share == question.guarantee.target:
+        return share_of_hundred(share)
+    return f"{share_of_hundred(share)} (if you set guarantee: {share:g} in camvo.yaml)"
 
 
 def already_certified(question: QuestionReport, held: float) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,7 +30,7 @@ from backend.ledger import money
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
-from backend.runtime import AnnotationProcess
+from backend.runtime import AnnotationProcess, LoopThread
 from backend.server.status.missing import Ending
 from backend.testing import Reply
 from camvo.votes.labels import OrderedVote
@@ -265,6 +265,54 @@ def test_an_interrupted_run_counts_the_tasks_that_end_while_it_stops(tmp_path: P
         assert labelled > 5
 
 
+class _Says(io.StringIO):
+    """A terminal that sets an event when certain words are printed."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words, self.said = words, threading.Event()
+
+    def write(self, text: str) -> int:
+        if self._words in text:
+            self.said.set()
+        return super().write(text)
+
+
+def test_an_interrupted_run_says_which_tasks_were_interrupted_and_blames_no_model(tmp_path: Path) -> None:
+    models: dict[str, dict[str, object]] = {name: {"max_concurrency": 1} for name in ("red", "green")}
+    with LabelFolder(tmp_path, moods, models=models, concurrency=8) as folder:
+        folder.table(*(f"lovely {number}" for number in range(24)))
+        terminal = _Says("stopping when")
+        folder.console.file = terminal
+        folder.server.script = lambda body: (
+            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
+        )
+        with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
+            folder.label()
+    said = terminal.getvalue()
+    assert re.search(r"! \d tasks were interrupted: .* \[stopping\]\n  → run the same command\n", said)
+    assert "no vote" not in said
+
+
+def test_a_run_that_is_interrupted_twice_says_what_the_dropped_answers_may_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(labelling.Labelling, "wait", interrupted)
+    with LabelFolder(tmp_path, moods, concurrency=8) as folder:
+        folder.table(*(f"lovely {number}" for number in range(24)))
+        terminal = _Says("calls under way")
+        folder.console.file = terminal
+        folder.server.script = lambda body: (
+            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
+        )
+        with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
+            folder.label()
+    assert re.search(r"\ncalls under way may cost up to \$0\.0\d*[1-9]\d*: ", terminal.getvalue())
+
+
 def _interrupt_after(tasks: int) -> Any:
     """Interrupt the run when so many tasks of it have ended, as Ctrl-C does."""
     run = labelling.Labelling.run
@@ -361,28 +409,21 @@ def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.
         assert tally.left >= 25
 
 
-def test_while_no_model_votes_a_run_begins_no_more_tasks_than_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[Future[None]] = []
+def test_while_no_model_votes_a_run_begins_no_more_tasks_than_end_it() -> None:
+    begun: list[Job] = []
 
-    def submit(work: Coroutine[Any, Any, Any]) -> Future[None]:
-        work.close()
-        begun.append(Future())
-        return begun[-1]
+    class NobodyVotes:
+        async def annotate(self, job: Job) -> None:
+            begun.append(job)
+            raise NoVoteError("no model voted")
 
-    def one_fails(
-        under_way: dict[Future[None], Job], **_: object
-    ) -> tuple[set[Future[None]], set[Future[None]]]:
-        first = next(iter(under_way))
-        first.set_exception(NoVoteError("no model voted"))
-        return {first}, set()
-
-    monkeypatch.setattr(labelling, "wait", one_fails)
-    process = cast(
-        "AnnotationProcess", SimpleNamespace(thread=SimpleNamespace(submit=submit), annotator=None)
-    )
+    thread = LoopThread()
+    thread.start()
+    process = cast("AnnotationProcess", SimpleNamespace(thread=thread, annotator=NobodyVotes()))
     run = labelling.Labelling(process, at_once=labelling.HOPELESS + 14)
     job = cast("Job", SimpleNamespace(project="in", task=1))
     ended = [*run.run([job] * 1000)]
+    thread.stop()
     assert run.counts.hopeless
     assert len(begun) == len(ended) == labelling.HOPELESS + 14
 

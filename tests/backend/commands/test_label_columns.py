@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
@@ -136,3 +138,29 @@ def test_a_file_with_columns_of_an_earlier_run_is_labelled_with_a_word_about_wha
     assert (row["camvo_label"], row["camvo_note"]) == ("Glad", "mine")
     assert "in.csv has camvo_label already" in said
     assert "camvo_note" not in said
+
+
+def test_columns_of_parquet_keep_their_types_and_values_in_parquet(tmp_path: Path) -> None:
+    source = pyarrow.table(
+        {
+            "text": pyarrow.array(["lovely", "gloomy"], pyarrow.large_string()),
+            "small": pyarrow.array([1, None], pyarrow.int8()),
+            "price": pyarrow.array([Decimal("1.20"), None], pyarrow.decimal128(10, 2)),
+            "day": pyarrow.array([date(2026, 1, 2), None]),
+            "at": pyarrow.array([1577836800123456789, None], pyarrow.timestamp("ns", "UTC")),
+            "raw": pyarrow.array([b"\xff\x00", b"caf\xc3\xa9"]),
+            "kind": pyarrow.array(["a", "b"]).dictionary_encode(),
+            "of": pyarrow.array([{"n": 1, "raw": [b"x"]}, None]),
+            "map": pyarrow.array([[("k", 1)], None], pyarrow.map_(pyarrow.string(), pyarrow.int32())),
+            "none": pyarrow.array([None, None]),
+            "camvo_cost_usd": pyarrow.array(["replaced", None]),
+        }
+    )
+    with LabelFolder(tmp_path, always("Glad")) as folder:
+        pyarrow.parquet.write_table(source, tmp_path / "in.parquet")
+        source = pyarrow.parquet.read_table(tmp_path / "in.parquet")
+        folder.label("in.parquet", out="out.parquet")
+        written = pyarrow.parquet.read_table(tmp_path / "out.parquet")
+    own = source.drop_columns("camvo_cost_usd")
+    assert written.select(own.column_names).equals(own)
+    assert written.schema.field("camvo_cost_usd").type == pyarrow.float64()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 from command_line import called
 from labelling import PLAIN, LabelFolder
 from object_store import ObjectStore
+from rich.console import Console
 from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
-from backend.commands.bulk.labelling import RunCounts, Spending
+from backend.commands.bulk.labelling import Labelling, RunCounts, Spending
 from backend.commands.label.engines import _PartLabeller, _PartOutcome, _run_parts, _Work
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.sinks import parts_folder
@@ -33,8 +35,8 @@ def moods(body: dict[str, Any]) -> Reply:
     return Reply.says({"label": "Sad" if "gloomy" in prompt_of(body) else "Glad"})
 
 
-def label_here(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
-    with _PartLabeller(work) as labeller:
+def label_here(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:
+    with _PartLabeller(work, console) as labeller:
         yield from map(labeller.label, parts)
 
 
@@ -109,7 +111,7 @@ def test_parts_together_are_the_rows_in_their_order_with_costs_that_add_up(tmp_p
 def test_parts_are_labelled_in_a_random_order_that_is_the_same_in_every_run(tmp_path: Path) -> None:
     orders = []
 
-    def engine(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+    def engine(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:
         orders.append([part.number for part in parts])
         return (_PartOutcome(part.number) for part in parts)
 
@@ -156,9 +158,9 @@ def test_a_part_that_cannot_be_sent_is_named_and_the_same_command_sends_it_for_n
     with LabelFolder(tmp_path, moods) as folder, ObjectStore() as store:
         folder.table("lovely", "gloomy")
 
-        def refused(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+        def refused(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:
             store.refuses = lambda method, query: method == "PUT"
-            yield from label_here(work, parts)
+            yield from label_here(work, parts, console)
 
         _, errors, _ = label_parts(folder, refused, out="s3://bucket/labels")
         assert [error.code for error in errors] == ["dataset_invalid"]
@@ -172,7 +174,7 @@ def test_a_part_that_cannot_be_sent_is_named_and_the_same_command_sends_it_for_n
 def test_actors_are_sent_the_credentials_of_a_bucket_and_not_those_that_nothing_needs(tmp_path: Path) -> None:
     sent = []
 
-    def keys(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+    def keys(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:
         sent.append(work.keys())
         return iter(())
 
@@ -193,9 +195,9 @@ def test_actors_are_sent_the_credentials_of_a_bucket_and_not_those_that_nothing_
 def test_a_part_that_fails_ends_no_other_and_the_same_command_goes_on(tmp_path: Path) -> None:
     texts = [f"lovely {number}" for number in range(250)]
 
-    def broken(work: _Work, parts: Sequence[Part]) -> Iterator[_PartOutcome]:
+    def broken(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:
         yield _PartOutcome(parts[0].number, code="internal", error="MemoryError")
-        yield from label_here(work, parts[1:])
+        yield from label_here(work, parts[1:], console)
 
     with LabelFolder(tmp_path, moods, concurrency=8) as folder:
         folder.table(*texts)
@@ -205,6 +207,28 @@ def test_a_part_that_fails_ends_no_other_and_the_same_command_goes_on(tmp_path: 
         counts, errors, _ = label_parts(folder)
         assert (counts.labelled, counts.labelled_before, errors) == (100, 150, [])
         assert folder.server.count() == 2 * len(texts)
+
+
+def test_an_interrupted_run_says_what_it_waits_for_what_is_kept_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Labelling.run
+
+    def interrupted(self: Labelling, jobs: Any) -> Iterator[Any]:
+        for job in run(self, jobs):
+            yield job
+            if folder.server.count() >= 2 * 130:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(Labelling, "run", interrupted)
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table(*(f"lovely {number}" for number in range(250)))
+        with pytest.raises(KeyboardInterrupt):
+            label_parts(folder, yes=True)
+        said = folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert "stopping when the calls of" in said
+        assert re.search(r"13\d of 250 tasks labelled now and 0 before .* has cost \$0\.0036\n", said)
+        assert re.search(r"\n1[12]\d tasks were not reached .*: the same command continues with them\n", said)
 
 
 def test_a_row_that_breaks_a_process_is_a_failed_task_and_the_part_is_written(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from command_line import called
 from labelling import PLAIN, LabelFolder
 from whole_backend import prompt_of
 
@@ -171,6 +173,13 @@ def test_it_pays_what_it_quotes_at_most_and_nothing_twice(done: Refined) -> None
     bought = folder.server.count()
     assert refined(folder).paid == 0.0
     assert folder.server.count() == bought
+
+
+def test_a_report_shows_what_the_proposing_model_cost_and_not_that_it_never_voted(done: Refined) -> None:
+    url = done.folder.environment.database_url
+    said = called("report", "--config", "camvo.yaml", cwd=done.folder.path, CAMVO_DATABASE_URL=url).stdout
+    [line] = [line for line in said.splitlines() if "/writer" in line]
+    assert re.match(r"green/writer \(camvo +1 .* \$", line)
 
 
 def test_what_is_bought_already_is_not_quoted_again(folder: LabelFolder, models: Models) -> None:

@@ -198,6 +198,25 @@ def test_a_word_that_is_no_label_is_refused_with_its_line_and_nothing_is_learnt(
         assert Annotations(connection, "in").tasks() == []
 
 
+def test_all_words_that_are_no_labels_are_named_with_their_rows_and_first_lines(folder: LabelFolder) -> None:
+    texts = blind_texts(folder)
+    folder.change("blind.csv", **dict(zip(texts, ["Happy", "Sad", "Angry", "Happy", "Happy"], strict=True)))
+    with pytest.raises(DatasetError) as refused:
+        teach(folder)
+    assert "'Happy' in column 'camvo_label' (3 rows, first in line 2)" in str(refused.value)
+    assert "'Angry' in column 'camvo_label' (line 4)" in str(refused.value)
+
+
+def test_of_many_words_that_are_no_labels_five_are_named_and_the_others_counted(folder: LabelFolder) -> None:
+    rows = "".join(f"in,{TEXTS[number]},{number} {'x' * 99}\n" for number in range(8))
+    folder.write("gold.csv", f"camvo_project,text,camvo_label\n{rows}")
+    with pytest.raises(DatasetError) as refused:
+        teach(folder, "gold.csv")
+    assert str(refused.value).count("in column") == 5
+    assert ", 3 other wrong labels" in str(refused.value)
+    assert "x" * 40 not in str(refused.value)
+
+
 def test_two_labels_for_one_task_are_refused(folder: LabelFolder) -> None:
     lines = (folder.path / "blind.csv").read_text("utf-8").splitlines()
     folder.write("twice.csv", "\n".join([lines[0], lines[1] + "Sad", lines[1] + "Glad"]))

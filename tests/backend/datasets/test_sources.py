@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,6 +155,16 @@ def test_columns_of_parquet_keep_their_type(tmp_path: Path) -> None:
     assert dict(read.data) == {**row, "list": "[1]", "camvo_score": None}
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv"])
+def test_missing_numbers_are_null_in_json(tmp_path: Path, ending: str) -> None:
+    path, columns, row = tmp_path / f"rows.{ending}", Columns(), {"n": {"x": [float("nan"), 1.5]}}
+    columns.add(row)
+    with open_sink(path, columns, {}) as write:
+        write(Result(row, {}, {}, []))
+    written = path.read_text().replace('""', '"')
+    assert '{"x": [null, 1.5]}' in written
+
+
 def test_label_studios_format_without_a_task_is_an_empty_array(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     with open_sink(path, Columns(), {}):
@@ -181,6 +193,39 @@ def test_an_integer_beyond_64_bits_is_text_in_parquet(tmp_path: Path) -> None:
     with open_sink(path, columns, {}) as write:
         write(Result(row, {}, {}, []))
     assert [row.data["n"] for row in open_source(path).rows()] == [str(2**70)]
+
+
+WITHOUT_PANDAS = """
+import sys
+
+class NoPandas:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoPandas())
+from pathlib import Path
+from backend.datasets.sources import open_source
+list(open_source(Path(sys.argv[1])).rows())
+"""
+
+
+def test_times_in_nanoseconds_are_named_where_pandas_is_missing(tmp_path: Path) -> None:
+    pyarrow, path = pytest.importorskip("pyarrow"), tmp_path / "rows.parquet"
+    table = pyarrow.table({"at": pyarrow.array([1577836800123456789], pyarrow.timestamp("ns"))})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    command = [sys.executable, "-c", WITHOUT_PANDAS, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    assert "has times in nanoseconds" in done.stderr
+
+
+def test_two_columns_of_parquet_with_one_name_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.parquet"
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], ["text", "text"])
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    with pytest.raises(DatasetError, match="has two columns 'text'"):
+        list(open_source(path).rows())
 
 
 def test_bytes_of_parquet_are_text_if_they_are_utf_8(tmp_path: Path) -> None:

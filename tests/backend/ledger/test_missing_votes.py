@@ -125,6 +125,18 @@ def test_answers_about_a_task_that_a_stopped_run_left_undecided_are_not_taken_fo
             assert (found["small"].tasks, found["small"].voteless) == (0, 0)
 
 
+def test_a_call_that_a_stopping_run_has_not_sent_is_no_failure_of_its_model(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        FailedTasks(connection, PROJECT).record(5, "stopping", 8.0)
+        call(connection, 5, "small", "stopping")
+        call(connection, 5, "large", "model_unavailable")
+        call(connection, 5, "large", "stopping")
+        for mark in (None, Mark(0, 0)):
+            found = MissingVotes(connection, PROJECT, mark).of_models()
+            assert found["small"].tasks == 0
+            assert dict(found["large"].failures) == {"model_unavailable": 1}
+
+
 def answered(connection: Connection, task: int, model: str, content: str, at: float) -> None:
     row = {"key": f"{model}{task}", "model": model, "content": content, "created_at": at, "project": PROJECT}
     sizes = {"input_tokens": 1, "output_tokens": 1, "cost": 0, "seconds": 0.1, "task": task}

@@ -304,7 +304,7 @@ def test_a_lower_share_that_is_certified_already_is_named_with_its_setting(audit
     audited.answer(audited.store([0.99] * 114), 1.0)
     audited.answer(audited.store([0.99] * 6), 0.0)
     text = steps(audited, 120)["not_certifiable"]
-    assert text.endswith(". The blind labels certify 85% (guarantee: 0.85 in camvo.yaml) already")
+    assert text.endswith(". The blind labels certify 85% (if you set guarantee: 0.85 in camvo.yaml) already")
 
 
 def test_where_nothing_can_be_certified_that_is_said_with_what_the_blind_labels_show(

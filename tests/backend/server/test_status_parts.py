@@ -265,7 +265,10 @@ def test_no_two_kinds_of_tasks_have_the_same_name(kinds: int) -> None:
     assert (names[0], names[-1], len(set(names))) == ("Easy", "Hard", kinds)
 
 
-@pytest.mark.parametrize(("name", "said"), [(STUDENT, "votes at no cost"), ("gone", "no longer asked")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [(STUDENT, "votes at no cost"), ("gone", "no longer asked"), ("m/writer", "camvo refine")],
+)
 def test_the_student_is_not_called_a_model_that_is_no_longer_asked(name: str, said: str) -> None:
     report = ModelReport(
         name, False, 1, 1, NO_SHARE, NO_SHARE, NO_SHARE, 0, {}, None, None, 0.0, examples=None
@@ -280,4 +283,4 @@ def test_the_student_is_not_called_a_model_that_is_no_longer_asked(name: str, sa
 def test_where_tasks_wait_that_did_not_fail_the_advice_is_a_command_that_asks_about_them_too(
     code: str,
 ) -> None:
-    assert failure_fix(code, SAME_COMMAND).endswith("; then run the same command")
+    assert failure_fix(code, SAME_COMMAND).endswith("run the same command")

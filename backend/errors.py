@@ -322,11 +322,14 @@ class UnavailableError(ModelError):
 
 
 class KeyRejectedError(ModelError):
-    """The provider's API key is missing, wrong or has no access to the model."""
+    """The provider's API key is missing, wrong, has no access to the model, or no credit."""
 
     code = "model_key_rejected"
-    meaning = "the provider rejected the key, or none is set"
-    cure = "put a valid key into the variable that api_key_env of its entry in camvo.yaml names"
+    meaning = "the provider rejected the key or lacks credit for it, or none is set"
+    cure = (
+        "check the account's credit, and put a valid key into the variable that api_key_env of its entry in"
+        " camvo.yaml names"
+    )
 
 
 class RejectedError(ModelError):

@@ -263,11 +263,12 @@ _PAUSES: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[_T]):
-    """A fit, when it was started, and how many seconds it took."""
+    """A fit, when it was started, how many seconds it took, and whether the next one has failed."""
 
     fit: _T
     started_at: float
     seconds: float
+    failed: bool = False
 
 
 class FitCache(Generic[_T]):
@@ -290,6 +291,10 @@ class FitCache(Generic[_T]):
         """
         kept = self._latest[key, kind]
         return monotonic() - kept.started_at >= min(pauses * kept.seconds, PAUSE)
+
+    def may_start(self, key: StateKey, kind: Hashable = None) -> bool:
+        """Whether another fit may start at once: not if one has just failed."""
+        return not self._latest[key, kind].failed or self.is_old(key, kind)
 
     def start(self, key: StateKey, fit: Callable[[], _T], kind: Hashable = None) -> asyncio.Task[_T]:
         """Start a fit, or return the one under way. Shield the task: others may await it too."""
@@ -316,7 +321,7 @@ class FitCache(Generic[_T]):
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(self._failure, project=key.project, control=key.control, kind=type(error).__name__)
             if (kept := self._latest.get((key, kind))) is not None:  # not again before the next pause is over
-                self._latest[key, kind] = replace(kept, started_at=monotonic())
+                self._latest[key, kind] = replace(kept, started_at=monotonic(), failed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,13 +337,14 @@ class BackgroundFits:
         self._cache: FitCache[_Fitted] = FitCache(workers, most=COPIES, failure="not_studied")
 
     async def current(self, key: StateKey, data: FitData, *, now: bool = False) -> Fit:
-        """The latest fit of a question; awaits a fit only if the question has none of this kind yet.
+        """The latest fit of a question; awaits a fit only if it knows less than half of the rounds.
 
         With ``now``, it awaits a fit of this data, or of data that came later.
 
-        If the data has changed, a new fit starts in the background for later plans, after a pause of at most
-        ten seconds: while people label, every plan brings new data. The prices in a fit are those of the
-        task that it was made for; tasks of other lengths use the same stopping rule.
+        A new fit starts in the background for later plans as soon as what it counts has grown. If other data
+        has changed, it starts after a pause of at most ten seconds: while people label, every plan brings
+        new data. The prices in a fit are those of the task that it was made for; tasks of other lengths use
+        the same stopping rule.
         """
 
         def fit() -> _Fitted:
@@ -347,14 +353,30 @@ class BackgroundFits:
         latest = self._cache.latest(key, data.kind)
         if latest is None:
             latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
-        if now and latest.data.basis != data.basis:  # a fit that is under way may be of older data
+        if latest.data.basis == data.basis:
+            return latest.fit
+        free = self._cache.may_start(key, data.kind)
+        if now or (free and _knows_little(latest.data, data)):
             for _ in range(2):
-                latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
-                if latest.data.basis == data.basis:
+                under_way = self._cache.start(key, fit, data.kind)  # perhaps of older data
+                try:
+                    latest = await asyncio.shield(under_way)
+                except Exception:
+                    if now:
+                        raise
+                    break  # the earlier fit serves; the cache has logged the failure
+                if latest.data.basis == data.basis or not (now or _knows_little(latest.data, data)):
                     break
-        elif latest.data.basis != data.basis and self._cache.is_old(key, data.kind, pauses=_PAUSES):
+        elif (free and data.counted > latest.data.counted) or self._cache.is_old(
+            key, data.kind, pauses=_PAUSES
+        ):
             self._cache.start(key, fit, data.kind)
         return latest.fit
+
+
+def _knows_little(known: FitData, data: FitData) -> bool:
+    """Whether a fit of the known data would plan with at most half of the rounds that there are."""
+    return data.evidence.rounds >= 2 * max(known.evidence.rounds, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,14 +394,15 @@ class Students:
     def current(self, key: StateKey, lessons: Lessons) -> Student | None:
         """The latest student; ``None`` before the first. Nobody waits for a student.
 
-        If the lessons have changed, a new one is taught in the background for later plans, at most one every
-        ten seconds.
+        A new one is taught in the background for later plans as soon as the lessons have grown. If lessons
+        were taken back, that happens at most every ten seconds.
         """
         latest = self._cache.latest(key)
         if latest is None:
             due = len(lessons.texts) >= LEAST_TEXTS
         else:
-            due = latest.lessons is not lessons and self._cache.is_old(key)
+            grown = len(lessons.texts) > len(latest.lessons.texts) and self._cache.may_start(key)
+            due = latest.lessons is not lessons and (grown or self._cache.is_old(key))
         if due:
             self._cache.start(key, lambda: _Taught(lessons, teach(lessons)))
         return None if latest is None else latest.student

@@ -221,6 +221,12 @@ _OUTAGES = (ModelTimeoutError, UnavailableError)
 FAILURES: Final = 5
 """Failures in a row after which a model counts as down."""
 
+_BY_CHANCE: Final = 1e-5
+"""The probability below which a row of answers without a vote is no chance."""
+
+_LONGEST_ROW: Final = 25
+"""The longest row for which a model does not rest: one that answers fewer than a third of the texts may."""
+
 
 class CircuitBreaker:
     """Whether a model should rest, so that tasks do not wait for a failing model one after another.
@@ -230,7 +236,8 @@ class CircuitBreaker:
     - five failures in a row that do not concern the answer: a timeout, an unavailable provider, a rejected
       key or request. One more failure after the rest starts another minute; an answer ends it.
     - five answers in a row that contained no vote, empty ones and refusals included. Such a model earns no
-      reward but would be paid each time. Answers about the same task count once, since it may be the task.
+      reward but would be paid each time. Answers about the same task count once, since it may be the task. A
+      model that answers some texts only rests after so many that chance hardly makes such a row.
 
     Args:
         clock: monotonic seconds.
@@ -243,6 +250,7 @@ class CircuitBreaker:
         self._clock = clock
         self._failures = 0
         self._unusable: set[Hashable] = set()
+        self._voted = self._voteless = 0
         self._unusable_code = BadAnswerError.code
         self._until = self._unusable_until = -math.inf
         self._latest: ModelError | None = None
@@ -279,12 +287,21 @@ class CircuitBreaker:
             about: the task, or the tasks, that the model was asked about.
         """
         if failure is None:
+            self._voted, self._voteless = self._voted + 1, self._voteless + len(self._unusable)
             self._unusable.clear()
             return
         self._unusable.add(about)
         self._unusable_code = failure
-        if len(self._unusable) >= FAILURES:
+        if len(self._unusable) >= self._longest_row:
             self._unusable_until = self._clock() + self.SECONDS
+
+    @property
+    def _longest_row(self) -> int:
+        """How many answers without a vote in a row bring a rest, by how often it voted before them."""
+        if not self._voteless:
+            return FAILURES
+        chance = self._voteless / (self._voted + self._voteless)
+        return min(max(FAILURES, math.ceil(math.log(_BY_CHANCE) / math.log(chance))), _LONGEST_ROW)
 
     def unread(self, error: ModelError, about: Hashable) -> None:
         """Record a failed call that was answered without anything to read: an empty answer or a refusal.

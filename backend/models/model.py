@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,8 +82,25 @@ def litellm() -> Any:
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     _forbid_downloads(module)
+    _forbid_second_sendings()
     _price_no_answers()
     return module
+
+
+def _forbid_second_sendings() -> None:
+    """Keep litellm from sending a call again whose connection broke, behind the back of the ledger.
+
+    The provider may have received the call, and bill it; there is no switch. CaMVo itself sends it again.
+    """
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler  # noqa: PLC0415
+
+    async def refuse(*_: Any, **options: Any) -> Any:
+        """Raise the error of the first sending, which litellm handles by a second one."""
+        error = sys.exception()
+        assert error is not None, "litellm sends a call again after an error only"  # noqa: S101
+        raise error
+
+    AsyncHTTPHandler.single_connection_post_request = refuse
 
 
 def _price_no_answers() -> None:

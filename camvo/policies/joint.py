@@ -151,6 +151,11 @@ class _OrderedFitData:
     losses: LabelLosses = NO_LOSSES
 
     @property
+    def counted(self) -> int:
+        """The rounds."""
+        return self.evidence.rounds
+
+    @property
     def basis(self) -> Hashable:
         """The rounds."""
         return self.evidence, self.latest
@@ -178,6 +183,11 @@ class _SpanFitData:
     evidence: PatternCounts
     latest: LatestRounds
     prices: tuple[tuple[str, float], ...]
+
+    @property
+    def counted(self) -> int:
+        """The rounds."""
+        return self.evidence.rounds
 
     @property
     def basis(self) -> Hashable:

@@ -70,6 +70,16 @@ class FitData(Hashable, Protocol):
     """The input of a fit: the rounds, and everything else that its result depends on."""
 
     @property
+    def evidence(self) -> PatternCounts:
+        """The vote patterns of past rounds."""
+        ...
+
+    @property
+    def counted(self) -> int:
+        """How many rounds and confidences it counts; more only once either has grown by a fifth."""
+        ...
+
+    @property
     def basis(self) -> Hashable:
         """What the result depends on: while it is equal, a new fit would give nearly the same result."""
         ...
@@ -119,6 +129,11 @@ class JointFitData:
     losses: LabelLosses = NO_LOSSES
     earlier: Earlier = NOTHING_EARLIER
     explored: PatternCounts = NO_PATTERNS
+
+    @property
+    def counted(self) -> int:
+        """The rounds, and how often votes were compared that had a confidence."""
+        return self.evidence.rounds + self.confidences.votes
 
     @property
     def basis(self) -> Hashable:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 import io
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -43,6 +44,19 @@ PLAIN = {"labels": ("Glad", "Sad"), "text_column": "text"}
 def always(label: str) -> Script:
     """A script of models that all say the same."""
     return lambda body: Reply.says({"label": label})
+
+
+class Says(io.StringIO):
+    """A terminal that sets an event when certain words are printed."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words, self.said = words, threading.Event()
+
+    def write(self, text: str) -> int:
+        if self._words in text:
+            self.said.set()
+        return super().write(text)
 
 
 class LabelFolder:

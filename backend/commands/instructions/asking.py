@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from rich.console import Console
@@ -20,6 +20,7 @@ from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.process import Source, open_source, source_of
 from backend.commands.shared.arguments import ChosenTasks, read_text
 from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import say
 from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError, TaskError
@@ -147,8 +148,21 @@ Outcome = TriedTask | str
 """What models say about a task, or the code of the reason why they were not asked."""
 
 
+def await_answers(
+    jobs: DatasetJobs, running: WorkUnderWay[Any, Any], console: Console, seconds: float
+) -> None:
+    """After Ctrl-C, ask no more, say so, and wait for the answers that are paid for."""
+    jobs.process.stop_asking()
+    say(console, "stopping when the calls under way have ended; Ctrl-C drops their answers")
+    for _ in running.remaining(seconds):
+        pass  # the ledger has it
+
+
 def ask_about(
-    sides: Sequence[DatasetJobs], tasks: Sequence[DatasetTask], advance: Callable[[int], object]
+    sides: Sequence[DatasetJobs],
+    tasks: Sequence[DatasetTask],
+    console: Console,
+    advance: Callable[[int], object],
 ) -> list[list[Outcome]]:
     """Ask about each task with each of the texts. What is bought is kept if the command is interrupted."""
     process = sides[0].process
@@ -166,9 +180,7 @@ def ask_about(
             asked[row][place] = _outcome(done)
             advance(1)
     except BaseException:
-        process.stop_asking()
-        for _ in running.remaining(sides[0].settings.longest_call):
-            pass
+        await_answers(sides[0], running, console, sides[0].settings.longest_call)
         raise
     return asked
 

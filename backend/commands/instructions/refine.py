@@ -24,6 +24,7 @@ from backend.commands.instructions.asking import (
     Outcome,
     annotated_tasks,
     ask_about,
+    await_answers,
     is_in_project,
     opened_on_terminal,
     own_text,
@@ -50,7 +51,7 @@ from backend.ledger import answers
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
 from backend.ledger.projects import short_name
-from backend.models.call_ledger import ATTEMPTS, ModelQuery, attempt_key
+from backend.models.call_ledger import ATTEMPTS, ModelQuery, PaidAnswer, attempt_key
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.proposals import (
     LONGEST_CHANGE,
@@ -63,6 +64,7 @@ from backend.questions.prompts.proposals import (
     read_proposals,
 )
 from backend.server.status import formats
+from backend.threads import WorkUnderWay
 from camvo.numerics.sequential_tests import Paired, Race, compare_paired
 
 _CASES: Final = 24
@@ -167,7 +169,7 @@ def _refine_on(
     paying = replace(jobs, batching=None, waits=False)
     before = replace(paying, purse=_agreed(paying, writer, messages, text, judges, options, console))
     wanted.out.mkdir(parents=True, exist_ok=True)
-    content, paid = _propose(before, writer, messages, next(iter(ids)), wanted.out)
+    content, paid = _propose(before, writer, messages, next(iter(ids)), wanted.out, console)
     proposals = read_proposals(content, text, len(cases))
     race = _Judging(before, [with_text(before, each.text) for each in proposals.changes], annotated)
     race.run(judges, console)
@@ -303,15 +305,25 @@ def _stored_proposal(jobs: DatasetJobs, writer: str, messages: Messages) -> str 
     return next((each.content for each in stored.values() if is_proposal(each.content)), None)
 
 
-def _propose(jobs: DatasetJobs, writer: str, messages: Messages, task: int, out: Path) -> tuple[str, float]:
-    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case."""
+def _propose(  # noqa: PLR0917 - what is asked, and where the answer goes
+    jobs: DatasetJobs, writer: str, messages: Messages, task: int, out: Path, console: Console
+) -> tuple[str, float]:
+    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case.
+
+    Also after Ctrl-C, which waits for the answer.
+    """
     query = ModelQuery(
         jobs.project, task, writer, messages, PROPOSAL_SCHEMA, jobs.settings.budget, purse=jobs.purse
     )
     patience = 3600.0 * jobs.settings.patience_hours
     name = writer.partition("/")[0]
+    asked: WorkUnderWay[str, PaidAnswer] = WorkUnderWay(jobs.process.thread.submit)
     try:
-        answer = jobs.process.thread.submit(jobs.process.queries.ask(query, patience, is_proposal)).result()
+        asked.start(writer, jobs.process.queries.ask(query, patience, is_proposal))
+        answer = asked.next_ended()[1].result()
+    except KeyboardInterrupt:
+        await_answers(jobs, asked, console, jobs.process.pool[writer].model.settings.timeout)
+        raise
     except UnusableAnswersError:
         raise BadAnswerError(
             f"none of its {ATTEMPTS} answers to these cases is a proposal, so it is not asked again",
@@ -373,7 +385,7 @@ class _Judging:
             remaining = iter(judges)
             while some := list(islice(remaining, _AT_ONCE)):
                 ways = self.race.running
-                outcomes = ask_about([self.sides[way] for way in ways], some, advance)
+                outcomes = ask_about([self.sides[way] for way in ways], some, console, advance)
                 for task, found in zip(some, outcomes, strict=True):
                     self._add(task, dict(zip(ways, found, strict=True)))
                 if self.race.is_over or self.out_of_money:

@@ -298,7 +298,7 @@ def _try_on(
         raise ConfigError("there is no task to try it on", where="--sample", fix="import tasks first")
     _quote((before, after), sample, options, console)
     with progress_bar(console, "asking", 2 * len(sample), waiting=before.process.awaited) as advance:
-        asked = ask_about((before, after), sample, advance)
+        asked = ask_about((before, after), sample, console, advance)
     names = [question.name for question in jobs.config.questions]
     found = compare_texts(jobs.project, names, sample, annotated, [(one, other) for one, other in asked])
     write_page(found, trial.out)

@@ -221,7 +221,7 @@ class _ModelEnd:
     def _said(self, codes: Counter[str]) -> Iterator[str]:
         asked, why = self.asked, _reasons(codes)
         if self.gave_none:
-            tasks = of(asked.tasks, "task")
+            tasks = ("the latest " if self.after is None else "") + of(asked.tasks, "task")
             gave = f"gave no vote in {count(asked.voteless)} of {tasks}"
             yield f"{self.name} {gave}{_when(asked.first_at, asked.last_at)}, because {why}"
             if asked.rested:

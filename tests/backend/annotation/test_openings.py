@@ -118,3 +118,12 @@ def test_tasks_that_waited_for_the_first_rounds_have_the_prices_that_these_taugh
         rounds = [round_ for number in range(1, 61) for round_ in backend.rounds(number)]
     assert len(rounds) == 60
     assert not any(round_.bounded_usd for round_ in rounds)
+
+
+def test_tasks_that_waited_for_the_first_rounds_are_planned_by_what_these_taught(tmp_path: Path) -> None:
+    settings = {"policy": {"name": "joint"}, "student": False}
+    with Backend(tmp_path, agreed, **settings) as backend:
+        backend.predict(*[task(number) for number in range(1, 61)])
+        plans = [round_.plan for number in range(1, 61) for round_ in backend.rounds(number)]
+    known = [plan["joint"]["everyone"] for plan in plans if plan["stages"]["propensity"] < 1.0]
+    assert min(known) > FIRST / 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import re
 import threading
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from labelling import LabelFolder, always
+from labelling import LabelFolder, Says, always
 from structlog.testing import capture_logs
 from whole_backend import prompt_of
 
@@ -265,24 +264,11 @@ def test_an_interrupted_run_counts_the_tasks_that_end_while_it_stops(tmp_path: P
         assert labelled > 5
 
 
-class _Says(io.StringIO):
-    """A terminal that sets an event when certain words are printed."""
-
-    def __init__(self, words: str) -> None:
-        super().__init__()
-        self._words, self.said = words, threading.Event()
-
-    def write(self, text: str) -> int:
-        if self._words in text:
-            self.said.set()
-        return super().write(text)
-
-
 def test_an_interrupted_run_says_which_tasks_were_interrupted_and_blames_no_model(tmp_path: Path) -> None:
     models: dict[str, dict[str, object]] = {name: {"max_concurrency": 1} for name in ("red", "green")}
     with LabelFolder(tmp_path, moods, models=models, concurrency=8) as folder:
         folder.table(*(f"lovely {number}" for number in range(24)))
-        terminal = _Says("stopping when")
+        terminal = Says("stopping when")
         folder.console.file = terminal
         folder.server.script = lambda body: (
             moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
@@ -303,7 +289,7 @@ def test_a_run_that_is_interrupted_twice_says_what_the_dropped_answers_may_cost(
     monkeypatch.setattr(labelling.Labelling, "wait", interrupted)
     with LabelFolder(tmp_path, moods, concurrency=8) as folder:
         folder.table(*(f"lovely {number}" for number in range(24)))
-        terminal = _Says("calls under way")
+        terminal = Says("calls under way")
         folder.console.file = terminal
         folder.server.script = lambda body: (
             moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)

@@ -99,6 +99,13 @@ def test_a_run_that_lacks_nothing_ends_with_0_and_says_nothing_of_missing_votes(
     assert tally.ending.lines() == []
 
 
+def test_a_model_without_credit_is_not_said_to_need_another_key_alone(folder: Folder) -> None:
+    broke = Reply.fails(429, "You exceeded your current quota", code="insufficient_quota")
+    said = folder(amber=GOOD, blue=broke).label(no_wait=True).summary()
+    assert "lacks credit" in said
+    assert "check the account's credit" in said
+
+
 KINDS = [
     ("model_unavailable", DEAD, 0.0),
     ("model_key_rejected", WRONG_KEY, 0.0),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from command_line import called
-from labelling import PLAIN, LabelFolder
+from labelling import PLAIN, LabelFolder, Says
 from whole_backend import prompt_of
 
 from backend.commands.instructions.asking import opened as opened_source
@@ -180,6 +182,23 @@ def test_a_report_shows_what_the_proposing_model_cost_and_not_that_it_never_vote
     said = called("report", "--config", "camvo.yaml", cwd=done.folder.path, CAMVO_DATABASE_URL=url).stdout
     [line] = [line for line in said.splitlines() if "/writer" in line]
     assert re.match(r"green/writer \(camvo +1 .* \$", line)
+
+
+def test_ctrl_c_waits_for_the_proposal_which_the_next_run_does_not_buy_again(
+    folder: LabelFolder, models: Models
+) -> None:
+    terminal = Says("stopping when")
+
+    def interrupted(body: dict[str, Any]) -> Reply:
+        os.kill(os.getpid(), signal.SIGINT)
+        return models(body).held_until(terminal.said)
+
+    folder.console.file, folder.server.script = terminal, interrupted
+    with pytest.raises(KeyboardInterrupt):
+        refined(folder)
+    folder.server.script = models
+    refined(folder)
+    assert models.asked == 1
 
 
 def test_what_is_bought_already_is_not_quoted_again(folder: LabelFolder, models: Models) -> None:

@@ -12,11 +12,12 @@ from dataclasses import replace
 import pytest
 
 from backend.learning import states
-from backend.learning.states import PAUSE, BackgroundFits
+from backend.learning.states import PAUSE, BackgroundFits, Students
 from backend.ledger.events import StateKey
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
-from camvo.state.contribution import KeptRound, LatestRounds
+from camvo.state.contribution import ConfidenceCounts, KeptRound, LatestRounds, SureVote
 from camvo.state.exploration import PatternCounts, VotePattern
+from camvo.student import Lessons, TaughtText, hashed_ngrams, teach
 
 KEY = StateKey("7.1", "mood", "epoch")
 
@@ -28,6 +29,12 @@ def fit_data(n: int) -> JointFitData:
     said = {"blue": "Glad", "red": "Sad"}
     latest = LatestRounds(tuple(KeptRound.of(said, "Glad") for _ in range(n)))
     return JointFitData(NO_ROUNDS, latest, ("Glad", "Sad"), (("blue", 0.0), ("red", 0.0)))
+
+
+def with_votes(data: JointFitData, rounds: int) -> JointFitData:
+    """The same data with votes of some rounds that asked everyone."""
+    voted = VotePattern(("blue", "red"), (0, 1), everyone=True, labels=("Glad", "Sad"))
+    return replace(data, evidence=PatternCounts({voted: rounds}, rounds))
 
 
 class Process:
@@ -156,19 +163,58 @@ def test_the_pause_after_a_quick_fit_is_short(process: Process, monkeypatch: pyt
     asyncio.run(run())
 
 
-def test_other_votes_start_a_fit_of_the_same_human_labels(process: Process) -> None:
-    before = fit_data(20)
-    voted = VotePattern(("blue", "red"), (0, 1), everyone=True, labels=("Glad", "Sad"))
-    after = replace(before, evidence=PatternCounts({voted: 40}, 40))
+def test_a_plan_waits_for_a_fit_of_twice_as_many_rounds(process: Process) -> None:
+    before, after = with_votes(fit_data(20), 18), with_votes(fit_data(20), 36)
 
     async def run() -> None:
         await process.current(before)
-        process.now += PAUSE
+        assert await process.current(after) is fitted(after)
+
+    asyncio.run(run())
+
+
+def test_votes_that_have_grown_start_a_fit_without_a_pause(process: Process) -> None:
+    before, after = with_votes(fit_data(20), 40), with_votes(fit_data(20), 49)
+
+    async def run() -> None:
+        await process.current(before)
+        assert await process.current(after) is fitted(before)
+        await process.settled()
+        assert await process.current(after) is fitted(after)
+
+    asyncio.run(run())
+
+
+def test_confidences_that_have_grown_start_a_fit_without_a_pause(process: Process) -> None:
+    before = with_votes(fit_data(20), 40)
+    after = replace(before, confidences=ConfidenceCounts({SureVote("blue", "Glad", 50, True): 9}))
+
+    async def run() -> None:
+        await process.current(before)
         await process.current(after)
         await process.settled()
         assert await process.current(after) is fitted(after)
 
     asyncio.run(run())
+
+
+def test_where_the_fit_of_more_rounds_fails_the_earlier_one_serves(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = with_votes(fit_data(20), 1), with_votes(fit_data(20), 36)
+    tried: list[FitData] = []
+
+    def fails(data: FitData) -> Fit:
+        tried.append(data)
+        raise ValueError
+
+    async def run() -> None:
+        first = await process.current(before)
+        monkeypatch.setattr(states, "fitted", fails)
+        assert [await process.current(after) for _ in range(3)] == [first] * 3
+
+    asyncio.run(run())
+    assert tried == [after]
 
 
 def test_another_pool_has_its_own_fit(process: Process) -> None:
@@ -179,5 +225,44 @@ def test_another_pool_has_its_own_fit(process: Process) -> None:
         first = await process.current(one)
         assert await process.current(other) == fitted(other)
         assert await process.current(one) is first
+
+    asyncio.run(run())
+
+
+def lessons(texts: int) -> Lessons:
+    moods = ("Glad", "Sad")
+    return Lessons(
+        tuple(TaughtText(hashed_ngrams(f"{moods[n % 2]} room {n}"), moods[n % 2]) for n in range(texts))
+    )
+
+
+def test_lessons_that_have_grown_teach_a_student_without_a_pause(process: Process) -> None:
+    students = Students(process.worker)
+    before, after = lessons(300), lessons(375)
+
+    async def run() -> None:
+        students.current(KEY, before)
+        await process.settled()
+        assert students.current(KEY, after) is teach(before)
+        await process.settled()
+        assert students.current(KEY, after) is teach(after)
+
+    asyncio.run(run())
+
+
+def test_a_lesson_that_is_taken_back_teaches_a_student_after_the_pause(process: Process) -> None:
+    students = Students(process.worker)
+    before, after = lessons(301), lessons(300)
+
+    async def run() -> None:
+        students.current(KEY, before)
+        await process.settled()
+        students.current(KEY, after)
+        await process.settled()
+        assert students.current(KEY, after) is teach(before)
+        process.now += PAUSE
+        students.current(KEY, after)
+        await process.settled()
+        assert students.current(KEY, after) is teach(after)
 
     asyncio.run(run())

@@ -277,6 +277,35 @@ def test_a_vote_ends_the_row_of_answers_without_one() -> None:
     assert not rest.resting
 
 
+def test_a_model_that_votes_on_half_of_the_texts_does_not_rest_after_a_row_that_is_chance() -> None:
+    rest = CircuitBreaker(Clock())
+    for task in range(20):
+        rest.judged("model_refused" if task % 2 else None, task)
+    for task in range(20, 30):
+        rest.judged("model_refused", task)
+    assert not rest.resting
+
+
+def test_a_model_that_voted_on_half_of_the_texts_rests_once_it_votes_on_none() -> None:
+    rest = CircuitBreaker(Clock())
+    for task in range(20):
+        rest.judged("model_refused" if task % 2 else None, task)
+    for task in range(20, 37):
+        rest.judged("model_refused", task)
+    assert rest.resting
+
+
+def test_a_model_that_votes_on_few_texts_rests_after_a_row_of_25() -> None:
+    rest = CircuitBreaker(Clock())
+    for task in range(4):
+        rest.judged("model_refused", task)
+    rest.judged(None, 4)
+    for task in range(5, 30):
+        assert not rest.resting
+        rest.judged("model_refused", task)
+    assert rest.resting
+
+
 def test_a_model_whose_key_is_missing_comes_to_rest(server: OpenAIServer) -> None:
     entry = ModelSettings(name="test", model="openai/x", input_price=1, output_price=1, api_key_env="NOT_SET")
     pool = Pool([entry])

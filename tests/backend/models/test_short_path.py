@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from backend.errors import UnavailableError
 from backend.models import model as litellm_info
 from backend.models.calls import ProviderResponse, path_of, read_response
 from backend.models.failures import model_error
@@ -151,3 +154,28 @@ def test_other_calls_go_by_acompletion(server: OpenAIServer, change: dict[str, A
 
 def test_variables_of_openais_own_client_are_left_to_it(server: OpenAIServer) -> None:
     assert path_of(request(server, "openai/own"), {"OPENAI_PROJECT_ID": "p"}) is None
+
+
+@pytest.mark.parametrize("model", ["openai/own", "anthropic/claude-haiku-4-5"])
+def test_a_call_whose_connection_breaks_is_sent_once(model: str) -> None:
+    """Litellm would send it again, at once, and nobody would count what the provider bills twice."""
+    sent = 0
+
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        sent += 1
+        own = writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    async def call() -> None:
+        async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            address = {"api_base": f"http://127.0.0.1:{port}/v1", "api_key": "sk-test"}
+            options = {"model": model, "messages": MESSAGES, "max_tokens": 50, **address, **OPTIONS}
+            [broken] = await asyncio.gather(litellm_info.complete(options), return_exceptions=True)
+            assert isinstance(model_error(broken, "own"), UnavailableError)
+
+    asyncio.run(call())
+    assert sent == 1

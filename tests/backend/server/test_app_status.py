@@ -319,7 +319,7 @@ def test_a_model_that_hardly_ever_gives_a_valid_vote_is_an_alert(tmp_path: Path)
     with Backend(tmp_path, script) as backend:
         backend.predict(*(task(number) for number in range(1, 21)))
         [alert] = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "model_bad_answer"]
-    assert alert["message"].startswith("green gave no vote in 20 of 20 tasks")
+    assert alert["message"].startswith("green gave no vote in 20 of the latest 20 tasks")
 
 
 def found_related(backend: Backend, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""Threads that compute, and do not keep their process from ending.
+"""Threads that compute and do not keep their process from ending, and work on another thread's loop.
 
 The threads of a ``ThreadPoolExecutor`` are waited for without a bound, by its own ``shutdown`` and by Python
 at the end of a process: one computation that never ends keeps the process alive for ever.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, Final, TypeVar
+from itertools import count
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 
 ENDING: Final = 1.5
 """Seconds that an ending process waits for one thread or pool of threads that still computes."""
@@ -99,3 +101,66 @@ def await_end(thread: threading.Thread, seconds: float = ENDING) -> None:
     thread.join(max(seconds, 0.0))
     if thread.is_alive():
         _log.error("thread_left_behind", thread=thread.name)
+
+
+class WorkUnderWay(Generic[_K, _T]):
+    """Coroutines on the loop of another thread, each handed out when it has ended.
+
+    Ctrl-C may interrupt every method. Within ``concurrent.futures.wait`` it could leave futures locked,
+    and the loop would then wait for them for ever.
+
+    Args:
+        submit: runs a coroutine on the loop.
+    """
+
+    def __init__(self, submit: Callable[[Coroutine[Any, Any, None]], Future[None]]) -> None:
+        self._submit = submit
+        self._numbers = count()
+        self._running: dict[int, Future[None]] = {}
+        self._ends: queue.SimpleQueue[tuple[int, _K, Future[_T]]] = queue.SimpleQueue()
+
+    def __len__(self) -> int:
+        """How many have not been handed out."""
+        return len(self._running)
+
+    @property
+    def not_ended(self) -> int:
+        """How many have not ended."""
+        return len(self._running) - self._ends.qsize()
+
+    def start(self, key: _K, coroutine: Coroutine[Any, Any, _T]) -> None:
+        """Run a coroutine, which is handed out with the key."""
+        number = next(self._numbers)
+        self._running[number] = self._submit(self._run(number, key, coroutine))
+
+    def next_ended(self, seconds: float | None = None) -> tuple[_K, Future[_T]]:
+        """Wait for the end of one, and hand out its key and its result or error.
+
+        Raises:
+            TimeoutError: none has ended within so many seconds.
+        """
+        try:
+            number, key, result = self._ends.get(timeout=None if seconds is None else max(seconds, 0.0))
+        except queue.Empty:
+            raise TimeoutError from None
+        del self._running[number]
+        return key, result
+
+    def remaining(self, seconds: float) -> Iterator[tuple[_K, Future[_T]]]:
+        """Hand out those that end within some seconds, until none is left."""
+        until = time.monotonic() + seconds
+        while self._running:
+            try:
+                yield self.next_ended(until - time.monotonic())
+            except TimeoutError:
+                return
+
+    async def _run(self, number: int, key: _K, coroutine: Coroutine[Any, Any, _T]) -> None:
+        result: Future[_T] = Future()
+        try:
+            result.set_result(await coroutine)
+        except BaseException as error:
+            result.set_exception(error)
+            raise
+        finally:
+            self._ends.put((number, key, result))

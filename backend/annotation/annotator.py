@@ -17,7 +17,7 @@ from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import HeldRounds, JobQuestions, skip_questions
 from backend.annotation.planner import Allowances, Openings, Planned, Planner, Terms
-from backend.annotation.replies import Replies, no_vote_error
+from backend.annotation.replies import Bill, Replies, no_vote_error
 from backend.errors import BatchPendingError, LedgerError, NoVoteError, TaskDeletedError, TaskError
 from backend.label_studio.predictions import Prediction, model_predictions, prediction_of
 from backend.learning.label_schemes import LabelSchemes
@@ -36,7 +36,7 @@ from backend.ledger.batches import Lines, WaitingTasks
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
 from backend.ledger.events import StateKey
 from backend.ledger.human_annotations import Annotation
-from backend.ledger.projects import FailedTasks, asked_before_labels_changed
+from backend.ledger.projects import FailedTasks
 from backend.ledger.recounts import FurtherVote, FurtherVotes
 from backend.ledger.rounds import Round, RoundKey
 from backend.questions.question import policy_for, questions_to_ask
@@ -46,7 +46,7 @@ from camvo.policies.joint import Joint
 from camvo.policies.policy import Conditions, Plan, Policy
 from camvo.stages.stages import on_question
 from camvo.student import STUDENT, StudiedText
-from camvo.twins import not_voted, once_each
+from camvo.twins import not_voted
 from camvo.votes import registry
 from camvo.votes.aggregation import Decision
 from camvo.votes.labels import LABEL_VOTE
@@ -347,7 +347,7 @@ def _look_up(connection: Connection, wanted: Sequence[_LookUp]) -> list[_Known]:
     failed, deleted = projects.failed_among(connection, tasks), projects.deleted_among(connection, tasks)
     shown = rounds.shown_among(connection, [(each.project, each.task) for each in wanted if each.audit])
     open_keys = (key for each in wanted if each.studies for key in each.keys if key not in stored)
-    again = _chosen(connection, [*open_keys])
+    again = rounds.asked_before_labels_changed(connection, [*open_keys])
     undecided = [(each.project, each.task) for each in wanted if not stored.keys() >= {*each.keys}]
     in_batch = Lines(connection).out_among(undecided)
     return [
@@ -426,39 +426,6 @@ class _FinishedTask:
         return self.plan.describe(question) | description
 
 
-@dataclass(frozen=True, slots=True)
-class _Bill:
-    """What the answers on a task cost, in $.
-
-    Attributes:
-        paid: what was paid, also in a run that ended before the task's round.
-        full: the cost of asking every model once, each by its cheaper arm. One whose reply cost nothing has
-            its expected price: it failed, was not asked, or another task had paid for its answer.
-        bounded: the part of ``full`` of which only an upper bound is known.
-        reused: the prices of the answers that another task had paid for.
-    """
-
-    paid: float
-    full: float
-    bounded: float
-    reused: Sequence[float]
-
-    @classmethod
-    def of(cls, plan: Plan, replies: Replies) -> _Bill:
-        paid = replies.costs
-        prices = {arm: model.usd for arm, model in replies.left_out.items()}
-        prices |= zip(plan.arms, map(float, plan.costs), strict=True)
-        prices |= {arm: cost for arm, cost in paid.items() if cost > 0.0}
-        full = once_each(prices)
-        voters = [arm for arm, reply in (replies.beside | replies.arms).items() if reply.votes]
-        return cls(
-            sum(paid.values()),
-            sum(full.values()),
-            sum(cost for arm, cost in full.items() if arm in replies.bounded and not paid.get(arm)),
-            [prices[arm] for arm in voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0],
-        )
-
-
 def _record_rounds(
     connection: Connection, finished: Sequence[_FinishedTask]
 ) -> list[tuple[list[Round], list[Round]]]:
@@ -474,7 +441,7 @@ def _record_rounds(
     keys = [question.key for each in finished for question in each.questions]
     stored = rounds.find_by_key(connection, keys)
     people = human_annotations.of_tasks(connection, tasks)
-    chosen = _chosen(connection, [key for key in keys if key not in stored])
+    chosen = rounds.asked_before_labels_changed(connection, [key for key in keys if key not in stored])
     new = [_new_rounds(connection, each, stored.keys(), people[each.task], chosen) for each in finished]
     store_rounds(connection, [round_ for of_task in new for round_ in of_task], finished[0].now)
     kept = [[stored[q.key] for q in each.questions if q.key in stored] for each in finished]
@@ -509,17 +476,6 @@ def _keep_beside(connection: Connection, finished: _FinishedTask, stored: Sequen
         correct_rewards(connection, project, task, finished.job.settings, finished.now)
 
 
-def _chosen(connection: Connection, keys: Sequence[RoundKey]) -> set[RoundKey]:
-    """The rounds of tasks that are asked about again because labels have changed."""
-    found = set[RoundKey]()
-    for project in sorted({key.project for key in keys}):
-        mine = [key for key in keys if key.project == project]
-        controls, tasks = {key.control for key in mine}, sorted({key.task for key in mine})
-        again = asked_before_labels_changed(connection, project, controls, tasks)
-        found |= {key for key in mine if (key.task, key.control) in again}
-    return found
-
-
 def _new_rounds(
     connection: Connection,
     finished: _FinishedTask,
@@ -529,7 +485,7 @@ def _new_rounds(
 ) -> list[NewRound]:
     replies = finished.replies
     packs = compared(finished.job, finished.plan, {**replies.beside, **replies.arms})
-    bill = _Bill.of(finished.plan, replies)
+    bill = replies.bill(finished.plan)
     new = [
         _finished_round(connection, finished, bill, question, people, packs=packs.get(question.name, {}))
         for question in finished.questions
@@ -578,7 +534,7 @@ def _record_failure(connection: Connection, job: Job, error: TaskError, now: flo
 def _finished_round(
     connection: Connection,
     finished: _FinishedTask,
-    bill: _Bill,
+    bill: Bill,
     question: JobQuestion,
     people: Sequence[Annotation],
     *,

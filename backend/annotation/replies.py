@@ -26,7 +26,9 @@ from backend.errors import (
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
+from camvo.policies.policy import Plan
 from camvo.student import STUDENT
+from camvo.twins import once_each
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,24 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Bill:
+    """What the answers on a task cost, in $.
+
+    Attributes:
+        paid: what was paid, also in a run that ended before the task's round.
+        full: the cost of asking every model once, each by its cheaper arm. One whose reply cost nothing has
+            its expected price: it failed, was not asked, or another task had paid for its answer.
+        bounded: the part of ``full`` of which only an upper bound is known.
+        reused: the prices of the answers that another task had paid for.
+    """
+
+    paid: float
+    full: float
+    bounded: float
+    reused: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class Replies:
     """The replies to one task.
 
@@ -202,10 +222,21 @@ class Replies:
             return failed
         return failed | {arm: model.code for arm, model in self.left_out.items() if model.code in PASSING}
 
-    @property
-    def costs(self) -> dict[str, float]:
-        """What was paid for each reply, also in a run that ended before the task's round, $."""
-        return {arm: reply.cost + reply.earlier for arm, reply in (self.beside | self.arms).items()}
+    def bill(self, plan: Plan) -> Bill:
+        """What the replies cost, beside what asking every model would have."""
+        replies = self.beside | self.arms
+        paid = {arm: reply.cost + reply.earlier for arm, reply in replies.items()}
+        prices = {arm: model.usd for arm, model in self.left_out.items()}
+        prices |= zip(plan.arms, map(float, plan.costs), strict=True)
+        prices |= {arm: cost for arm, cost in paid.items() if cost > 0.0}
+        full = once_each(prices)
+        voters = [arm for arm, reply in replies.items() if reply.votes]
+        return Bill(
+            paid=sum(paid.values()),
+            full=sum(full.values()),
+            bounded=sum(cost for arm, cost in full.items() if arm in self.bounded and not paid.get(arm)),
+            reused=[prices[arm] for arm in voters if paid[arm] <= 0.0 and prices.get(arm, 0.0) > 0.0],
+        )
 
 
 def no_vote_error(job: Job, replies: Replies, undecided: Sequence[str] = ()) -> NoVoteError:

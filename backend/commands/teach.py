@@ -34,7 +34,7 @@ from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
 from backend.learning.teaching import answering
 from backend.ledger import Ledger, LedgerAccess, projects
-from backend.ledger.human_annotations import Annotation, Annotations, annotation_time
+from backend.ledger.human_annotations import Annotation, Annotations, studio_time
 from backend.ledger.projects import Project, relabelled_in
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
@@ -406,7 +406,7 @@ def _annotation(row: _HumanRow, stored: Annotation | None, now: float) -> dict[s
     """The row as Label Studio would send it, later than what is stored, whatever the clocks say."""
     at = datetime.fromtimestamp(now, UTC)
     if stored is not None:
-        at = max(at, annotation_time(stored.updated_at) + timedelta(milliseconds=1))
+        at = max(at, studio_time(stored.updated_at) + timedelta(milliseconds=1))
     return {
         "id": row.annotation,
         "task": row.task,

@@ -232,6 +232,7 @@ class WebhookEvent:
         title: the project's title, ``None`` if it has none.
         task_number: how many tasks the project has.
         instructions: its labelling instructions as plain text; ``None`` if it does not say them.
+        project_changed_at: when somebody last changed the project, as Label Studio says it.
     """
 
     action: str
@@ -245,6 +246,7 @@ class WebhookEvent:
     title: str | None = None
     task_number: int | None = None
     instructions: str | None = None
+    project_changed_at: str | None = None
 
     def split(self, size: int = 20) -> Iterator[WebhookEvent]:
         """Split this event if it has many annotations or tasks, so that each part is quick to store.
@@ -296,6 +298,7 @@ def parse_webhook(body: Mapping[str, Any]) -> WebhookEvent:
         title=_text(project.get("title"))[:_LONGEST_TITLE] or None,
         task_number=number if is_id(number := project.get("task_number")) else None,
         instructions=project_instructions(project),
+        project_changed_at=_text(project.get("updated_at")) or None,
     )
 
 

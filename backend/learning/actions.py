@@ -102,8 +102,9 @@ def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], f
     """Prepare what a webhook changes: what it says is stored, and the rewards it affects are corrected.
 
     The label config is parsed here, so that the transaction does not wait for it. Repeated and late webhooks
-    change nothing: an annotation is identified by its id and ``updated_at``, and a deleted one does not come
-    back. Unknown actions are ignored, since Label Studio sends many.
+    change nothing: an annotation is identified by its id and ``updated_at``, a deleted one does not come
+    back, and an earlier state of the project is passed over. Unknown actions are ignored, since Label Studio
+    sends many.
 
     Args:
         event: the webhook, or a part of it.
@@ -126,6 +127,7 @@ def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], f
             "title": event.title,
             "task_number": event.task_number,
             "instructions": event.instructions,
+            "changed_at": event.project_changed_at,
         }
         stored = remember_project(connection, event.project_key, columns, now)
         own_settings, _ = project_settings(stored, settings)

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.ledger import projects
+from backend.ledger.human_annotations import studio_time
 from backend.ledger.projects import Project
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.settings import Settings
@@ -19,7 +20,7 @@ from camvo.votes.labels import has_vote_model
 _LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
 """Columns that are unchanged if Label Studio does not report them, or reports nothing in them."""
 
-_KEPT = {"instructions"}
+_KEPT = {"instructions", "changed_at"}
 """Columns that are unchanged if Label Studio does not report them; it may report that they are empty."""
 
 
@@ -107,19 +108,31 @@ def remember_project(
         key: the project's key.
         columns: some columns of :class:`Project`; all instructions that it has had are kept. An empty label
             config, and a title, hostname or number of tasks that is ``None``, leave the stored one as it is.
+            If they are from before the project's last change, all of them do.
         now: unix seconds.
 
     Returns:
         The project as it was stored before.
     """
     stored = projects.get(connection, key)
-    if is_new(stored, columns):
+    if is_new(stored, columns) and not _is_outdated(stored, columns):
         said = _said(columns)
         before = None if stored is None else stored.instructions
         projects.remember(connection, key, **said, now=now)
         if said.get("instructions", before) != before:
             projects.note_instructions(connection, key, said["instructions"], now)
     return stored
+
+
+def _is_outdated(stored: Project | None, columns: Mapping[str, Any]) -> bool:
+    """Whether a webhook says what a project was before the last change that the ledger knows.
+
+    Webhooks may come late, and a catch-up repeats for minutes what its webhook said.
+    """
+    changed_at = columns.get("changed_at")
+    if stored is None or stored.changed_at is None or changed_at is None:
+        return False
+    return studio_time(changed_at) < studio_time(stored.changed_at)
 
 
 def _said(columns: Mapping[str, Any]) -> dict[str, Any]:

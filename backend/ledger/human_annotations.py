@@ -46,7 +46,7 @@ class Withdrawal:
 
     def covers(self, project: str, task: int | None, annotator: int | None, updated_at: str) -> bool:
         """Whether the command covers an annotation."""
-        changed = annotation_time(updated_at).timestamp()
+        changed = studio_time(updated_at).timestamp()
         return (
             self.project in {None, project}
             and self.task in {None, task}
@@ -64,7 +64,7 @@ class Withdrawal:
 
         Label Studio's clock may be ahead of the clock of the command.
         """
-        times = [annotation_time(updated_at).timestamp() for updated_at in updates]
+        times = [studio_time(updated_at).timestamp() for updated_at in updates]
         return replace(self, until=max([self.created_at, *times]))
 
 
@@ -74,7 +74,7 @@ def is_withdrawn(commands: Sequence[Withdrawal], annotation: Annotation) -> bool
     return next((command.withdrawn for command in reversed(commands) if command.covers(*place)), False)
 
 
-def annotation_time(text: str) -> datetime:
+def studio_time(text: str) -> datetime:
     """Parse Label Studio's ISO time; a time that cannot be parsed counts as the oldest.
 
     Label Studio omits a fraction of zero, so its texts do not sort as times do.
@@ -178,7 +178,7 @@ def store(connection: Connection, annotation: Annotation, now: float) -> bool:
     key = {"of": annotation.project, "number": annotation.annotation_id}
     stored = connection.execute(_STORED, key).one_or_none()
     if stored is not None and (
-        stored.deleted or annotation_time(annotation.updated_at) <= annotation_time(stored.updated_at)
+        stored.deleted or studio_time(annotation.updated_at) <= studio_time(stored.updated_at)
     ):
         return False
     values = {name: getattr(annotation, name) for name in _COLUMNS}

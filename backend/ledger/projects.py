@@ -152,6 +152,7 @@ class Project:
         task_number: how many tasks the project has, by its latest webhook or ``camvo predict``.
         predicted: control → hash of the question that its latest predictions answered.
         feedback_refused: how often people labelled a task whose rounds were pruned.
+        changed_at: Label Studio's ISO time of the project's last change that a webhook has told, unchanged.
     """
 
     key: str
@@ -166,6 +167,7 @@ class Project:
     predicted: Mapping[str, str] | None = None
     feedback_refused: int = 0
     instructions: str | None = None
+    changed_at: str | None = None
 
 
 def is_of_label_studio(key: str) -> bool:
@@ -260,7 +262,7 @@ def count_refused_feedback(connection: Connection, project: str) -> None:
     connection.execute(update(_table).where(_table.c.key == project).values(feedback_refused=counted))
 
 
-_schemes, _rounds = tables.schemes, tables.rounds
+_schemes = tables.schemes
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,30 +333,6 @@ class Schemes:
         parts = {label: list(of) for label, of in scheme.parts.items()}
         row |= {"labels": dict(scheme.labels), "parts": parts, "project": self.project}
         self.connection.execute(insert(_schemes), row)
-
-
-_CHANGES = select(_schemes.c.control, _schemes.c.source, _schemes.c.labels).where(
-    _schemes.c.project == bindparam("of"), _schemes.c.source.is_not(None)
-)
-
-
-def asked_before_labels_changed(
-    connection: Connection, project: str, controls: Collection[str], tasks: Sequence[int]
-) -> set[tuple[int, str]]:
-    """Return those of the tasks, each with a control, that have a round from before labels changed.
-
-    They are asked about again because the change concerns them, so they are no random tasks.
-    """
-    changes = connection.execute(_CHANGES, {"of": project})
-    sources = {(row.control, row.source) for row in changes if row.labels and row.control in controls}
-    if not sources:
-        return set()
-    query = select(_rounds.c.task, _rounds.c.control, _rounds.c.epoch).where(
-        _rounds.c.project == project, among(_rounds.c.task, tasks)
-    )
-    return {
-        (row.task, row.control) for row in connection.execute(query) if (row.control, row.epoch) in sources
-    }
 
 
 def latest_of(history: Iterable[Scheme]) -> dict[str, Scheme]:

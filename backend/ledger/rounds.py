@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields
 from itertools import groupby
 from types import MappingProxyType
@@ -125,7 +125,7 @@ def _names(label: str, changes: Sequence[LabelChange]) -> list[str]:
     return names
 
 
-_table, _contexts = tables.rounds, tables.contexts
+_table, _contexts, _schemes = tables.rounds, tables.contexts, tables.schemes
 
 _ROWS_PER_QUERY = 500
 _ROUNDS = select(_table, _contexts.c.context).outerjoin(_contexts, _contexts.c.round_id == _table.c.id)
@@ -239,6 +239,32 @@ def find_by_key(connection: Connection, keys: Sequence[RoundKey]) -> dict[RoundK
         batch = (_round(row) for row in connection.execute(_FIND, values))
         rounds |= {round_.key: round_ for round_ in batch if round_.key in unique_keys}
     return rounds
+
+
+_CHANGES = select(_schemes.c.control, _schemes.c.source, _schemes.c.labels).where(
+    _schemes.c.project == bindparam("of"), _schemes.c.source.is_not(None)
+)
+_EPOCHS = select(_table.c.task, _table.c.control, _table.c.epoch).where(
+    _table.c.project == bindparam("of"), among(_table.c.task, "tasks")
+)
+
+
+def asked_before_labels_changed(connection: Connection, keys: Collection[RoundKey]) -> set[RoundKey]:
+    """Return those of some new rounds whose tasks have one from before labels changed.
+
+    They are asked about again because the change concerns them, so they are no random tasks.
+    """
+    found = set[RoundKey]()
+    for project in sorted({key.project for key in keys}):
+        changes = connection.execute(_CHANGES, {"of": project})
+        if not (sources := {(row.control, row.source) for row in changes if row.labels}):
+            continue
+        mine = [key for key in keys if key.project == project]
+        values = {"of": project, "tasks": sorted({key.task for key in mine})}
+        earlier = connection.execute(_EPOCHS, values)
+        again = {(row.task, row.control) for row in earlier if (row.control, row.epoch) in sources}
+        found |= {key for key in mine if (key.task, key.control) in again}
+    return found
 
 
 def find_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Round]:

@@ -7,13 +7,15 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from backend import runtime, threads
 from backend.runtime import LoopThread
-from backend.threads import Threads
+from backend.threads import Threads, WorkUnderWay
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +114,81 @@ sys.exit(7)
 def test_python_ends_while_threads_still_compute() -> None:
     done = subprocess.run([sys.executable, "-c", _SPINS], timeout=110, check=False, capture_output=True)  # noqa: S603
     assert done.returncode == 7
+
+
+def _interrupt_at(line: int) -> Callable[[FrameType, str, Any], Any]:
+    """A trace function that raises at the n-th line that is run within the functions called from now on."""
+    left = line
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def test_the_loop_goes_on_wherever_ctrl_c_interrupts_the_wait_for_its_work() -> None:
+    thread = LoopThread()
+    thread.start()
+    for line in range(1, 1000):
+        under_way: WorkUnderWay[int, int] = WorkUnderWay(thread.submit)
+        go_on, ended = threading.Event(), threading.Semaphore(0)
+
+        async def work(go_on: threading.Event = go_on, ended: threading.Semaphore = ended) -> int:
+            try:
+                return await asyncio.to_thread(go_on.wait, 30.0)
+            finally:
+                ended.release()
+
+        for key in range(3):
+            under_way.start(key, work())
+        sys.settrace(_interrupt_at(line))
+        try:
+            under_way.next_ended(0.01)
+        except TimeoutError:
+            assert line > 1  # an interruption at this line comes too late
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+            go_on.set()
+        assert thread.turns(30.0)
+        assert all(ended.acquire(timeout=30.0) for _ in range(3))
+    thread.stop()
+
+
+def test_work_under_way_hands_out_each_result_and_each_error_with_its_key() -> None:
+    thread = LoopThread()
+    thread.start()
+    under_way: WorkUnderWay[str, int] = WorkUnderWay(thread.submit)
+
+    async def half(number: int) -> int:
+        if number % 2:
+            raise ValueError(number)
+        return number // 2
+
+    under_way.start("even", half(6))
+    under_way.start("odd", half(7))
+    found = dict(under_way.remaining(30.0))
+    assert found["even"].result() == 3
+    assert isinstance(found["odd"].exception(), ValueError)
+    assert not under_way
+    thread.stop()
+
+
+def test_work_that_does_not_end_is_left_under_way() -> None:
+    thread = LoopThread()
+    thread.start()
+    under_way: WorkUnderWay[str, Any] = WorkUnderWay(thread.submit)
+    under_way.start("waits", asyncio.Event().wait())
+    assert list(under_way.remaining(0.01)) == []
+    assert (len(under_way), under_way.not_ended) == (1, 1)
+    thread.stop()
 
 
 def test_an_interrupted_end_leaves_no_coroutine_that_nobody_awaits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,8 @@ class Project:
     model_version: str | None = "camvo"
     created: datetime = _EPOCH
     instructions: str = ""
+    changed: str | None = None
+    """When somebody last changed it, as Label Studio writes times; ``None`` for its creation."""
 
     @property
     def key(self) -> str:
@@ -62,6 +64,10 @@ class Project:
 
     def with_config(self, label_config: str) -> Project:
         return replace(self, label_config=label_config)
+
+    def again(self, **changes: Any) -> Project:
+        """The same project, changed later."""
+        return replace(self, **{"changed": tick(), **changes})
 
     def payload(self) -> dict[str, Any]:
         """The project as a webhook carries it, secrets included."""
@@ -95,7 +101,7 @@ class Project:
             "is_draft": False,
             "is_published": False,
             "created_at": stamp(self.created),
-            "updated_at": stamp(self.created),
+            "updated_at": self.changed or stamp(self.created),
             "sampling": "Sequential sampling",
             "skip_queue": "REQUEUE_FOR_OTHERS",
             "task_data_login": None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -35,6 +34,7 @@ from backend.server.status.missing import Ending, Missing, missing_of
 from backend.server.status.work import SAME_COMMAND
 from backend.settings import Settings
 from backend.telemetry import tracing
+from backend.threads import WorkUnderWay
 from camvo.errors import CamvoError
 
 HOPELESS = 50
@@ -113,8 +113,12 @@ class Labelling:
     at_once: int
     counts: RunCounts = field(default_factory=RunCounts)
     voteless: int = 0
-    _under_way: dict[Future[Prediction | None], Job] = field(default_factory=dict)
+    _under_way: WorkUnderWay[Job, Prediction | None] = field(init=False)
     _short: list[Job] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Nothing is under way."""
+        self._under_way = WorkUnderWay(self.process.thread.submit)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Run jobs; each is yielded when it has ended, whether it is labelled or has failed."""
@@ -132,15 +136,13 @@ class Labelling:
 
     def wait(self, seconds: float) -> None:
         """Wait for the jobs under way, as after an interruption, and count those that get a label."""
-        done, _ = wait(self._under_way, timeout=seconds)
-        for future in done:
-            self._under_way.pop(future)
-            self.counts.labelled += not future.cancelled() and future.exception() is None
+        for _, result in self._under_way.remaining(seconds):
+            self.counts.labelled += result.exception() is None
 
     @property
     def under_way(self) -> int:
         """How many jobs are under way."""
-        return sum(not future.done() for future in self._under_way)
+        return self._under_way.not_ended
 
     @property
     def _most_under_way(self) -> int:
@@ -148,7 +150,7 @@ class Labelling:
         return min(self.at_once, max(HOPELESS - self.voteless, 1)) if doubtful else self.at_once
 
     def _start(self, job: Job) -> None:
-        self._under_way[self.process.thread.submit(annotate_in_bulk(self.process.annotator, job))] = job
+        self._under_way.start(job, annotate_in_bulk(self.process.annotator, job))
 
     def _drained(self) -> Iterator[Job]:
         while self._under_way:
@@ -170,15 +172,13 @@ class Labelling:
                 return
 
     def _ended(self) -> Iterator[Job]:
-        done, _ = wait(self._under_way, return_when=FIRST_COMPLETED)
-        for future in done:
-            job = self._under_way.pop(future)
-            error = future.exception()
-            if isinstance(error, BudgetExhaustedError):
-                self._short.append(job)
-                continue
-            self._count(job, error)
-            yield job
+        job, result = self._under_way.next_ended()
+        error = result.exception()
+        if isinstance(error, BudgetExhaustedError):
+            self._short.append(job)
+            return
+        self._count(job, error)
+        yield job
 
     def _count(self, job: Job, error: BaseException | None) -> None:
         counts = self.counts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, as_completed, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from rich.console import Console
@@ -32,6 +32,7 @@ from backend.ledger.projects import Project, is_of_label_studio
 from backend.ledger.rounds import ProjectRounds
 from backend.questions.objects import instructions_text
 from backend.settings import Environment
+from backend.threads import WorkUnderWay
 from camvo.errors import CamvoError
 from camvo.votes.registry import agreed_answer
 
@@ -147,13 +148,10 @@ Outcome = TriedTask | str
 """What models say about a task, or the code of the reason why they were not asked."""
 
 
-def await_answers(
-    jobs: DatasetJobs, asked: Collection[Future[Any]], console: Console, seconds: float
-) -> None:
-    """After Ctrl-C, ask no more, say so, and wait for the answers that are paid for."""
+def say_stopping(jobs: DatasetJobs, console: Console) -> None:
+    """After Ctrl-C, ask no more, and say that what is paid for is awaited."""
     jobs.process.stop_asking()
     say(console, "stopping when the calls under way have ended; Ctrl-C drops their answers")
-    wait(asked, timeout=seconds)
 
 
 def ask_about(
@@ -168,18 +166,19 @@ def ask_about(
     waiting = deque(
         (row, place, side.job(task)) for row, task in enumerate(tasks) for place, side in enumerate(sides)
     )
-    running: dict[Future[TriedTask], tuple[int, int]] = {}
+    running: WorkUnderWay[tuple[int, int], TriedTask] = WorkUnderWay(process.thread.submit)
     try:
         while waiting or running:
             while waiting and len(running) < sides[0].settings.tasks_at_once:
                 row, place, job = waiting.popleft()
-                running[process.thread.submit(process.trials.ask(job))] = (row, place)
-            done = next(as_completed(running))
-            row, place = running.pop(done)
+                running.start((row, place), process.trials.ask(job))
+            (row, place), done = running.next_ended()
             asked[row][place] = _outcome(done)
             advance(1)
     except BaseException:
-        await_answers(sides[0], running, console, sides[0].settings.longest_call)
+        say_stopping(sides[0], console)
+        for _ in running.remaining(sides[0].settings.longest_call):
+            pass
         raise
     return asked
 

@@ -24,12 +24,12 @@ from backend.commands.instructions.asking import (
     Outcome,
     annotated_tasks,
     ask_about,
-    await_answers,
     is_in_project,
     opened_on_terminal,
     own_text,
     peoples_label,
     price_of,
+    say_stopping,
     with_text,
 )
 from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect, how_to_adopt
@@ -51,7 +51,7 @@ from backend.ledger import answers
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
 from backend.ledger.projects import short_name
-from backend.models.call_ledger import ATTEMPTS, ModelQuery, attempt_key
+from backend.models.call_ledger import ATTEMPTS, ModelQuery, PaidAnswer, attempt_key
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.proposals import (
     LONGEST_CHANGE,
@@ -64,6 +64,7 @@ from backend.questions.prompts.proposals import (
     read_proposals,
 )
 from backend.server.status import formats
+from backend.threads import WorkUnderWay
 from camvo.numerics.sequential_tests import Paired, Race, compare_paired
 
 _CASES: Final = 24
@@ -316,11 +317,14 @@ def _propose(  # noqa: PLR0917 - what is asked, and where the answer goes
     )
     patience = 3600.0 * jobs.settings.patience_hours
     name = writer.partition("/")[0]
-    asked = jobs.process.thread.submit(jobs.process.queries.ask(query, patience, is_proposal))
+    asking = WorkUnderWay[None, PaidAnswer](jobs.process.thread.submit)
+    asking.start(None, jobs.process.queries.ask(query, patience, is_proposal))
     try:
-        answer = asked.result()
+        answer = asking.next_ended()[1].result()
     except KeyboardInterrupt:
-        await_answers(jobs, [asked], console, jobs.process.pool[writer].model.settings.timeout)
+        say_stopping(jobs, console)
+        for _ in asking.remaining(jobs.process.pool[writer].model.settings.timeout):
+            pass
         raise
     except UnusableAnswersError:
         raise BadAnswerError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from backend.questions import parse_label_config
 from backend.recounting.automatic import Delivery
 from backend.server.status.missing import Ending
 from backend.settings import Environment
+from backend.threads import WorkUnderWay
 
 _MOST = 1_000_000
 """The most failed tasks that are listed."""
@@ -64,19 +65,24 @@ class _ProjectPredictor:
     ) -> list[TaskAnswer]:
         """Return for each task its predictions, or why it has none."""
         config = parse_label_config(label_config)
-        thread = self._process.thread
         how = replace(self._jobs, project=project_key, config=config)
         found = [how.job(ProjectTasks.task(*task)) if task else None for task in map(parse_task, tasks)]
         jobs = [job and replace(job, stored_only=stored_only) for job in found]
-        futures = [None if job is None else thread.submit(self._annotate(job)) for job in jobs]
-        waiting = [future for future in futures if future is not None]
+        answers = [TaskAnswer([], UNREADABLE) for _ in jobs]
+        under_way: WorkUnderWay[int, Prediction | None] = WorkUnderWay(self._process.thread.submit)
         try:
-            wait(waiting)
+            for place, job in enumerate(jobs):
+                if job is not None:
+                    under_way.start(place, self._annotate(job))
+            while under_way:
+                place, result = under_way.next_ended()
+                answers[place] = _answer(result)
         except KeyboardInterrupt:
             self._process.stop_asking()
-            wait(waiting, timeout=self._jobs.settings.longest_call)
+            for _ in under_way.remaining(self._jobs.settings.longest_call):
+                pass
             raise
-        return [TaskAnswer([], UNREADABLE) if future is None else _answer(future) for future in futures]
+        return answers
 
     async def _annotate(self, job: Job) -> Prediction | None:
         async with self._slots:

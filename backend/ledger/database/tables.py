@@ -429,6 +429,7 @@ projects = _table(
     Column("task_number", BigInteger),
     Column("predicted", _JSON_VALUE),
     Column("feedback_refused", BigInteger, nullable=False, server_default="0"),
+    Column("changed_at", Text),
 )
 
 instructions = _table(

@@ -17,8 +17,8 @@ from stored_events import append_events
 from whole_backend import Backend, votes
 
 from backend import upkeep
-from backend.annotation import annotator
 from backend.errors import ConfigError
+from backend.ledger import rounds
 from backend.ledger.database import tables
 from backend.ledger.database.packing import _decompress
 from backend.ledger.events import StateKey, StateRecords
@@ -98,7 +98,9 @@ def test_a_student_is_silent_about_a_task_that_is_asked_again_because_labels_cha
     teach(backend, 400)
     backend.predict(task(2, text="Nothing of note either"))
     wait_until_taught(backend)
-    monkeypatch.setattr(annotator, "asked_before_labels_changed", lambda *of: {(3, "mood")})
+    monkeypatch.setattr(
+        rounds, "asked_before_labels_changed", lambda _, keys: {key for key in keys if key.task == 3}
+    )
     backend.predict(task(3, text=GREY), task(4, text=SUNNY))
     assert backend.rounds(3)[0].votes.get(STUDENT) is None
     assert backend.rounds(4)[0].votes[STUDENT] == "Glad"

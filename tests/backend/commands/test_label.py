@@ -8,8 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,7 +29,7 @@ from backend.ledger import money
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import ProjectRounds
 from backend.models import pool
-from backend.runtime import AnnotationProcess
+from backend.runtime import AnnotationProcess, LoopThread
 from backend.server.status.missing import Ending
 from backend.testing import Reply
 from camvo.votes.labels import OrderedVote
@@ -396,28 +395,21 @@ def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.
         assert tally.left >= 25
 
 
-def test_while_no_model_votes_a_run_begins_no_more_tasks_than_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[Future[None]] = []
+def test_while_no_model_votes_a_run_begins_no_more_tasks_than_end_it() -> None:
+    begun: list[Job] = []
 
-    def submit(work: Coroutine[Any, Any, Any]) -> Future[None]:
-        work.close()
-        begun.append(Future())
-        return begun[-1]
+    class NobodyVotes:
+        async def annotate(self, job: Job) -> None:
+            begun.append(job)
+            raise NoVoteError("no model voted")
 
-    def one_fails(
-        under_way: dict[Future[None], Job], **_: object
-    ) -> tuple[set[Future[None]], set[Future[None]]]:
-        first = next(iter(under_way))
-        first.set_exception(NoVoteError("no model voted"))
-        return {first}, set()
-
-    monkeypatch.setattr(labelling, "wait", one_fails)
-    process = cast(
-        "AnnotationProcess", SimpleNamespace(thread=SimpleNamespace(submit=submit), annotator=None)
-    )
+    thread = LoopThread()
+    thread.start()
+    process = cast("AnnotationProcess", SimpleNamespace(thread=thread, annotator=NobodyVotes()))
     run = labelling.Labelling(process, at_once=labelling.HOPELESS + 14)
     job = cast("Job", SimpleNamespace(project="in", task=1))
     ended = [*run.run([job] * 1000)]
+    thread.stop()
     assert run.counts.hopeless
     assert len(begun) == len(ended) == labelling.HOPELESS + 14
 

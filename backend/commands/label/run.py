@@ -453,5 +453,7 @@ class _CountingAgain:
         except KeyboardInterrupt:
             self._process.stop_asking()
             self.recounter.stop()
+            said = "stopping when the calls under way have ended; Ctrl-C drops their answers"
+            say(self._console, f"{said}. What was bought is kept, and the same command continues")
             wait([future], timeout=self._jobs.settings.longest_call)
             raise

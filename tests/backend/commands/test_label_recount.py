@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from labelling import LabelFolder
+from labelling import LabelFolder, Says
 
 from backend.ledger import money
 from backend.ledger.money import from_picodollars
@@ -73,6 +75,24 @@ def test_asking_more_adds_votes_once_and_within_the_sum(folder: LabelFolder) -> 
     assert 0.0 < spent(folder) <= 1.0
     folder.label(recount=True, ask_more=1.0)
     assert folder.server.count() == asked + more
+
+
+def test_ctrl_c_while_more_is_asked_says_what_is_awaited_and_loses_no_answer(folder: LabelFolder) -> None:
+    terminal = Says("stopping when the calls under way")
+
+    def interrupted(body: dict[str, Any]) -> Reply:
+        os.kill(os.getpid(), signal.SIGINT)
+        folder.server.script = script
+        return script(body).held_until(terminal.said)
+
+    folder.console.file = terminal
+    folder.server.script, asked = interrupted, folder.server.count()
+    with pytest.raises(KeyboardInterrupt):
+        folder.label(recount=True, ask_more=1.0)
+    assert folder.server.count() > asked
+    folder.label(recount=True, ask_more=1.0)
+    sold = [(request.model, str(request.body)) for request in folder.server.requests[asked:]]
+    assert len(sold) == len(set(sold))
 
 
 def test_without_money_nobody_is_asked(folder: LabelFolder) -> None:

@@ -260,6 +260,9 @@ PAUSE = 10.0
 _PAUSES: Final = 20.0
 """Until then that many times as long as it took: a short job learns too, and fits take little of its time."""
 
+_GROWN: Final = 5.0
+"""The same where there is more to learn from, which happens ever more seldom: a quick job plans by it."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[_T]):
@@ -341,9 +344,9 @@ class BackgroundFits:
 
         With ``now``, it awaits a fit of this data, or of data that came later.
 
-        A new fit starts in the background for later plans as soon as what it counts has grown. If other data
-        has changed, it starts after a pause of at most ten seconds: while people label, every plan brings
-        new data. The prices in a fit are those of the task that it was made for; tasks of other lengths use
+        If the data has changed, a new fit starts in the background for later plans, after a pause of at most
+        ten seconds: while people label, every plan brings new data. The pause is shorter where what it counts
+        has grown. The prices in a fit are those of the task that it was made for; tasks of other lengths use
         the same stopping rule.
         """
 
@@ -355,8 +358,7 @@ class BackgroundFits:
             latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
         if latest.data.basis == data.basis:
             return latest.fit
-        free = self._cache.may_start(key, data.kind)
-        if now or (free and _knows_little(latest.data, data)):
+        if now or (self._cache.may_start(key, data.kind) and _knows_little(latest.data, data)):
             for _ in range(2):
                 under_way = self._cache.start(key, fit, data.kind)  # perhaps of older data
                 try:
@@ -367,10 +369,10 @@ class BackgroundFits:
                     break  # the earlier fit serves; the cache has logged the failure
                 if latest.data.basis == data.basis or not (now or _knows_little(latest.data, data)):
                     break
-        elif (free and data.counted > latest.data.counted) or self._cache.is_old(
-            key, data.kind, pauses=_PAUSES
-        ):
-            self._cache.start(key, fit, data.kind)
+        else:
+            pauses = _GROWN if data.counted > latest.data.counted else _PAUSES
+            if self._cache.is_old(key, data.kind, pauses=pauses):
+                self._cache.start(key, fit, data.kind)
         return latest.fit
 
 
@@ -394,15 +396,15 @@ class Students:
     def current(self, key: StateKey, lessons: Lessons) -> Student | None:
         """The latest student; ``None`` before the first. Nobody waits for a student.
 
-        A new one is taught in the background for later plans as soon as the lessons have grown. If lessons
-        were taken back, that happens at most every ten seconds.
+        If the lessons have changed, a new one is taught in the background for later plans, at most one every
+        ten seconds; sooner where they have grown.
         """
         latest = self._cache.latest(key)
         if latest is None:
             due = len(lessons.texts) >= LEAST_TEXTS
         else:
-            grown = len(lessons.texts) > len(latest.lessons.texts) and self._cache.may_start(key)
-            due = latest.lessons is not lessons and (grown or self._cache.is_old(key))
+            pauses = _GROWN if len(lessons.texts) > len(latest.lessons.texts) else math.inf
+            due = latest.lessons is not lessons and self._cache.is_old(key, pauses=pauses)
         if due:
             self._cache.start(key, lambda: _Taught(lessons, teach(lessons)))
         return None if latest is None else latest.student

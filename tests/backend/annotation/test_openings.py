@@ -126,4 +126,5 @@ def test_tasks_that_waited_for_the_first_rounds_are_planned_by_what_these_taught
         backend.predict(*[task(number) for number in range(1, 61)])
         plans = [round_.plan for number in range(1, 61) for round_ in backend.rounds(number)]
     known = [plan["joint"]["everyone"] for plan in plans if plan["stages"]["propensity"] < 1.0]
-    assert min(known) > FIRST / 2
+    # A fit knows at least half of the rounds, and these are counted whenever they have grown by a fifth.
+    assert min(known) >= FIRST / (2 * 1.2)

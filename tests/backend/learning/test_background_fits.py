@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,6 +19,8 @@ from camvo.state.exploration import PatternCounts, VotePattern
 from camvo.student import Lessons, TaughtText, hashed_ngrams, teach
 
 KEY = StateKey("7.1", "mood", "epoch")
+SHORT_PAUSE = 5.0
+"""Seconds after a fit of one second before a fit of more votes."""
 
 
 NO_ROUNDS = PatternCounts()
@@ -42,10 +43,16 @@ class Process:
 
     def __init__(self, worker: ThreadPoolExecutor) -> None:
         self.now, self.worker = 0.0, worker
+        self.computed = 0.0
         self._fits = BackgroundFits(worker)
 
     async def current(self, data: FitData, *, now: bool = False) -> Fit:
         return await self._fits.current(KEY, data, now=now)
+
+    def stopwatch(self) -> float:
+        """Seconds of computing; each fit takes one, since it is read before and after it."""
+        self.computed += 1.0
+        return self.computed
 
     async def settled(self) -> None:
         """Wait until every other task of the event loop has ended: the fits that nobody awaits."""
@@ -58,6 +65,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     with ThreadPoolExecutor(1) as worker:
         process = Process(worker)
         monkeypatch.setattr(states, "monotonic", lambda: process.now)
+        monkeypatch.setattr(states, "perf_counter", process.stopwatch)
         yield process
 
 
@@ -153,9 +161,8 @@ def test_the_pause_after_a_quick_fit_is_short(process: Process, monkeypatch: pyt
     monkeypatch.setattr(states, "_PAUSES", 5.0)
 
     async def run() -> None:
-        started = time.perf_counter()
         await process.current(before)
-        process.now += 5.0 * (time.perf_counter() - started)
+        process.now += 5.0
         await process.current(after)
         await process.settled()
         assert await process.current(after) == fitted(after)
@@ -173,11 +180,15 @@ def test_a_plan_waits_for_a_fit_of_twice_as_many_rounds(process: Process) -> Non
     asyncio.run(run())
 
 
-def test_votes_that_have_grown_start_a_fit_without_a_pause(process: Process) -> None:
+def test_votes_that_have_grown_start_a_fit_after_a_short_pause(process: Process) -> None:
     before, after = with_votes(fit_data(20), 40), with_votes(fit_data(20), 49)
 
     async def run() -> None:
         await process.current(before)
+        process.now += SHORT_PAUSE - 0.1
+        await process.current(after)
+        await process.settled()
+        process.now += 0.1
         assert await process.current(after) is fitted(before)
         await process.settled()
         assert await process.current(after) is fitted(after)
@@ -185,12 +196,13 @@ def test_votes_that_have_grown_start_a_fit_without_a_pause(process: Process) -> 
     asyncio.run(run())
 
 
-def test_confidences_that_have_grown_start_a_fit_without_a_pause(process: Process) -> None:
+def test_confidences_that_have_grown_start_a_fit_after_a_short_pause(process: Process) -> None:
     before = with_votes(fit_data(20), 40)
     after = replace(before, confidences=ConfidenceCounts({SureVote("blue", "Glad", 50, True): 9}))
 
     async def run() -> None:
         await process.current(before)
+        process.now += SHORT_PAUSE
         await process.current(after)
         await process.settled()
         assert await process.current(after) is fitted(after)
@@ -236,13 +248,17 @@ def lessons(texts: int) -> Lessons:
     )
 
 
-def test_lessons_that_have_grown_teach_a_student_without_a_pause(process: Process) -> None:
+def test_lessons_that_have_grown_teach_a_student_after_a_short_pause(process: Process) -> None:
     students = Students(process.worker)
     before, after = lessons(300), lessons(375)
 
     async def run() -> None:
         students.current(KEY, before)
         await process.settled()
+        process.now += SHORT_PAUSE - 0.1
+        students.current(KEY, after)
+        await process.settled()
+        process.now += 0.1
         assert students.current(KEY, after) is teach(before)
         await process.settled()
         assert students.current(KEY, after) is teach(after)

@@ -240,16 +240,24 @@ def _fitting(cells: list[str], width: int, line: int) -> list[str]:
 def _swallows(lines: Sequence[str], separator: str, width: int) -> bool:
     """Whether a row of several lines is rather several rows, one a line, joined by a quote.
 
-    Each line alone then has a cell for each column, numbers where the first has numbers, and no blank after
-    a separator, as prose has after a comma.
+    Each line alone then has a cell for each column, numbers where the first has numbers, one word where it
+    has one, and no blank after a separator, as prose has after a comma. In two columns, 9,750 is a number.
     """
     rows = [line.rstrip("\r\n").split(separator) for line in lines]
     if width < 2 or any(len(row) != width or not all(row) for row in rows):
         return False
     if any(cell[0].isspace() for row in rows for cell in row[1:]):
         return False
+    if width == 2 and separator == "," and any(map(_THOUSANDS.search, lines)):
+        return False
     numeric = [column for column, cell in enumerate(rows[0]) if _is_number(cell)]
-    return all(_is_number(row[column]) for row in rows for column in numeric)
+    words = [column for column, cell in enumerate(rows[0]) if '"' not in cell and len(cell.split()) == 1]
+    return all(_is_number(row[column]) for row in rows for column in numeric) and all(
+        len(row[column].split()) == 1 for row in rows for column in words
+    )
+
+
+_THOUSANDS: Final = re.compile(r"\d,\d{3}(?!\d)")
 
 
 def _is_number(cell: str) -> bool:

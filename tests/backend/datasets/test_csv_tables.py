@@ -61,10 +61,20 @@ def test_a_quote_that_is_never_closed_is_refused_with_the_line_where_it_opens(tm
 
 
 @pytest.mark.parametrize(
-    "text", ["Dear all,\nthanks, really", "one, two\nthree", "a\nb\nc", "1,\n2", "x\n7, that many\ny"]
+    "text",
+    [
+        "Dear all,\nthanks, really",
+        "one, two\nthree",
+        "a\nb\nc",
+        "1,\n2",
+        "x\n7, that many\ny",
+        "How many yards?\nA. 9,750 yards\nB. 19,500 yards",
+        "How many came?\n12,000 people",
+    ],
 )
-def test_prose_of_several_lines_is_one_cell(tmp_path: Path, text: str) -> None:
-    assert cells(tmp_path, f'id,text\n1,"{text}"\n2,y\n')[1:] == [["1", text], ["2", "y"]]
+@pytest.mark.parametrize("id_", ["1", "question_0305"])
+def test_prose_of_several_lines_is_one_cell(tmp_path: Path, text: str, id_: str) -> None:
+    assert cells(tmp_path, f'id,text\n{id_},"{text}"\n2,y\n')[1:] == [[id_, text], ["2", "y"]]
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 99).map(str), PROSE, st.sampled_from("xy")), max_size=5))

@@ -264,12 +264,8 @@ def parquet_sink(file: BinaryIO, columns: Columns, added: Kinds) -> Iterator[_Wr
         for name, of_column in columns.of_parquet.items()
         if name not in added and _is_plain(of_column)
     }
-    schema = pyarrow.schema(
-        [
-            (name, kept[name] if name in kept else getattr(pyarrow, _KINDS.get(kind, "string"))())
-            for name, kind in kinds.items()
-        ]
-    )
+    types = {name: getattr(pyarrow, _KINDS.get(kind, "string"))() for name, kind in kinds.items()}
+    schema = pyarrow.schema([*(types | kept).items()])
     waiting: list[dict[str, Any]] = []
 
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -384,13 +384,7 @@ class _CsvRows:
             name if name.strip() else f"column {position + 1}" if position < last else ""
             for position, name in enumerate(record.cells)
         ]
-        repeated = next(
-            (name for position, name in enumerate(names) if name and name in names[:position]), None
-        )
-        if repeated is not None:
-            raise self._mistake(
-                f"has two columns {repeated!r}", record.line, "give each column a name of its own"
-            )
+        _refuse_repeated(filter(None, names), f"{self.path}, line {record.line}")
         return names
 
     def _mistake(self, message: str, line: int, fix: str) -> DatasetError:
@@ -512,7 +506,7 @@ class ParquetRows:
             try:
                 # Buffered columns are freed while a group is read; pre-buffering would keep all of it.
                 with parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 16) as table:
-                    self._refuse_repeated(table.schema_arrow.names)
+                    _refuse_repeated(table.schema_arrow.names, str(self.path))
                     groups, number = _groups_from(table.metadata, start)
                     for batch in table.iter_batches(_ROWS, row_groups=groups, use_threads=False):
                         skipped = min(max(start - number, 0), batch.num_rows)
@@ -532,14 +526,16 @@ class ParquetRows:
                     "is not Parquet", where=str(self.path), fix="write the file again"
                 ) from error
 
-    def _refuse_repeated(self, names: Sequence[str]) -> None:
-        repeated = next((name for position, name in enumerate(names) if name in names[:position]), None)
-        if repeated is not None:
+
+def _refuse_repeated(names: Iterable[str], where: str) -> None:
+    """Check that no two columns have the same name."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
             raise DatasetError(
-                f"has two columns {repeated!r}",
-                where=str(self.path),
-                fix="give each column a name of its own",
+                f"has two columns {name!r}", where=where, fix="give each column a name of its own"
             )
+        seen.add(name)
 
 
 def _decoded(value: Any) -> Any:

@@ -280,6 +280,10 @@ class RunTally:
         """What was done and what it cost, and a line for each problem that may need action."""
         return "\n".join([self.counts.summary(self.spending.in_all()), *self.missing().lines()])
 
+    def interrupted(self) -> str:
+        """The summary, and what the calls that nobody awaits any more may cost."""
+        return "\n".join([self.summary(), *self.spending.of_dropped_calls()])
+
     def missing(self) -> Missing:
         """The labels and votes that the project lacks."""
         return self.spending.missing(self.models)
@@ -454,8 +458,7 @@ def _sweep(
             labelling.wait(jobs.settings.longest_call)
         finally:
             if not is_part:
-                said = [tally.summary(), *tally.spending.of_dropped_calls()]
-                say(console, "\n".join(said), markup=False)
+                say(console, tally.interrupted(), markup=False)
         raise
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
+from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
@@ -19,6 +20,7 @@ from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.shared import backend_client
 from backend.commands.shared.options import LabelOptions
+from backend.commands.shared.output import say
 from backend.datasets import sources
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns, Dataset, DatasetTask, Index
@@ -35,6 +37,7 @@ from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.runtime import AnnotationProcess
 from backend.settings import Environment, Settings
+from backend.threads import WorkUnderWay
 
 PAGE = 200
 """Tasks that are fetched together."""
@@ -300,6 +303,22 @@ def open_project(
 
 Source: TypeAlias = Path | tuple[Client, int]
 """A file, or the client of a Label Studio and the number of a project there."""
+
+
+def await_answers(
+    process: AnnotationProcess,
+    under_way: WorkUnderWay[Any, Any],
+    seconds: float,
+    console: Console | None,
+    more: str = "",
+) -> None:
+    """After Ctrl-C, ask no more, say so on a console, and wait for the answers that are paid for."""
+    process.stop_asking()
+    if console is not None:
+        said = "stopping when the calls under way have ended; Ctrl-C drops their answers"
+        say(console, f"{said}{more}")
+    for _ in under_way.remaining(seconds):
+        pass  # the ledger has it
 
 
 def source_of(source: Path | int, environment: Environment, label_studio: str | None) -> Source:

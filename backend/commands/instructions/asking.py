@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from rich.console import Console
@@ -17,10 +17,9 @@ from backend.annotation.job import JobQuestion, is_audit
 from backend.annotation.job_questions import NONE_HELD
 from backend.annotation.trials import TrialPrice, TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
-from backend.commands.bulk.process import Source, open_source, source_of
+from backend.commands.bulk.process import Source, await_answers, open_source, source_of
 from backend.commands.shared.arguments import ChosenTasks, read_text
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.output import say
 from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError, TaskError
@@ -148,16 +147,6 @@ Outcome = TriedTask | str
 """What models say about a task, or the code of the reason why they were not asked."""
 
 
-def await_answers(
-    jobs: DatasetJobs, running: WorkUnderWay[Any, Any], console: Console, seconds: float
-) -> None:
-    """After Ctrl-C, ask no more, say so, and wait for the answers that are paid for."""
-    jobs.process.stop_asking()
-    say(console, "stopping when the calls under way have ended; Ctrl-C drops their answers")
-    for _ in running.remaining(seconds):
-        pass  # the ledger has it
-
-
 def ask_about(
     sides: Sequence[DatasetJobs],
     tasks: Sequence[DatasetTask],
@@ -180,7 +169,7 @@ def ask_about(
             asked[row][place] = _outcome(done)
             advance(1)
     except BaseException:
-        await_answers(sides[0], running, console, sides[0].settings.longest_call)
+        await_answers(process, running, sides[0].settings.longest_call, console)
         raise
     return asked
 

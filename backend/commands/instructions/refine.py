@@ -19,12 +19,12 @@ from backend.annotation.job import random_draw
 from backend.annotation.replies import PASSING
 from backend.annotation.trials import TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
+from backend.commands.bulk.process import await_answers
 from backend.commands.bulk.quoting import agree_to
 from backend.commands.instructions.asking import (
     Outcome,
     annotated_tasks,
     ask_about,
-    await_answers,
     is_in_project,
     opened_on_terminal,
     own_text,
@@ -322,7 +322,7 @@ def _propose(  # noqa: PLR0917 - what is asked, and where the answer goes
         asked.start(writer, jobs.process.queries.ask(query, patience, is_proposal))
         answer = asked.next_ended()[1].result()
     except KeyboardInterrupt:
-        await_answers(jobs, asked, console, jobs.process.pool[writer].model.settings.timeout)
+        await_answers(jobs.process, asked, jobs.process.pool[writer].model.settings.timeout, console)
         raise
     except UnusableAnswersError:
         raise BadAnswerError(

@@ -17,7 +17,7 @@ from rich.console import Console
 from backend import settings as settings_module
 from backend.annotation.job import random_draw
 from backend.commands.bulk.dataset_jobs import DatasetJobs
-from backend.commands.bulk.labelling import RunCounts, Spending, label_tasks
+from backend.commands.bulk.labelling import RunCounts, RunTally, Spending, label_tasks
 from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
@@ -90,7 +90,7 @@ class _PartLabeller:
 
     Args:
         work: the instructions.
-        console: where an interruption is told; one of another host is nobody's.
+        console: where an interruption is reported; without one, as on another host, nothing is printed.
     """
 
     def __init__(self, work: _Work, console: Console | None = None) -> None:
@@ -313,19 +313,14 @@ def _gather(
                     advance(outcome.counts.rows)
         except KeyboardInterrupt:
             counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
-            _say_end(console, counts, spending, spending.missing(work.settings.arms))
-            for line in spending.of_dropped_calls():
-                say(console, line, markup=False)
+            say(console, RunTally(counts, spending, work.settings.arms).interrupted(), markup=False)
             raise
         missing = spending.missing(work.settings.arms)
-        _say_end(console, counts, spending, missing)
+        lines = [counts.summary(spending.in_all()), *missing.lines()]
+        say(console, "\n".join(lines), markup=False)
     finally:
         ledger.close()
     return counts, errors, missing
-
-
-def _say_end(console: Console, counts: RunCounts, spending: Spending, missing: Missing) -> None:
-    say(console, "\n".join([counts.summary(spending.in_all()), *missing.lines()]), markup=False)
 
 
 def _label_here(work: _Work, parts: Sequence[Part], console: Console) -> Iterator[_PartOutcome]:

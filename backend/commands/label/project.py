@@ -18,7 +18,7 @@ from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.labelling import Spending, annotate_in_bulk
 from backend.commands.bulk.predicting import PredictionRun, Tally
-from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, open_project
+from backend.commands.bulk.process import PAGE, OpenProject, ProjectTasks, await_answers, open_project
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import complete_and_count, results, write_results
@@ -78,9 +78,7 @@ class _ProjectPredictor:
                 place, result = under_way.next_ended()
                 answers[place] = _answer(result)
         except KeyboardInterrupt:
-            self._process.stop_asking()
-            for _ in under_way.remaining(self._jobs.settings.longest_call):
-                pass
+            await_answers(self._process, under_way, self._jobs.settings.longest_call, None)
             raise
         return answers
 

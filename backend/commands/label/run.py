@@ -9,7 +9,6 @@ import csv
 import io
 import math
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import wait
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from backend.annotation.job import Job, JobQuestion, is_audit, random_draw
 from backend.commands.bulk.batch_run import batching_of
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
 from backend.commands.bulk.labelling import RunTally, label_tasks
-from backend.commands.bulk.process import annotation_process, dataset_jobs
+from backend.commands.bulk.process import annotation_process, await_answers, dataset_jobs
 from backend.commands.bulk.quoting import RandomSample, agreed
 from backend.commands.bulk.recounting import FurtherTally, RecountTally
 from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
@@ -57,7 +56,7 @@ from backend.recounting.recounter import Recounter
 from backend.server.status.formats import of
 from backend.server.status.missing import Ending
 from backend.settings import Environment
-from backend.threads import Threads
+from backend.threads import Threads, WorkUnderWay
 from camvo.scores.guarantee import queue_place
 
 
@@ -447,13 +446,17 @@ class _CountingAgain:
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run some work; after an interruption, let the calls under way end."""
-        future = self._process.thread.submit(work)
+        under_way: WorkUnderWay[None, _T] = WorkUnderWay(self._process.thread.submit)
         try:
-            return future.result()
+            under_way.start(None, work)
+            return under_way.next_ended()[1].result()
         except KeyboardInterrupt:
-            self._process.stop_asking()
             self.recounter.stop()
-            said = "stopping when the calls under way have ended; Ctrl-C drops their answers"
-            say(self._console, f"{said}. What was bought is kept, and the same command continues")
-            wait([future], timeout=self._jobs.settings.longest_call)
+            await_answers(
+                self._process,
+                under_way,
+                self._jobs.settings.longest_call,
+                self._console,
+                ". What was bought is kept, and the same command continues",
+            )
             raise

@@ -177,7 +177,7 @@ class BackendClient:
             }
             | ({} if self.tasks is None else {"tasks": self.tasks})
             | ({} if self.job is None else {"job": {**self.job, "below": self.below}})
-            | self._said_instructions()
+            | self._instructions_once()
         }
         answer = self._answer("POST", "/predict", json=body, timeout=_SLOW)
         results = answer["results"]
@@ -188,11 +188,11 @@ class BackendClient:
         self, project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]
     ) -> tuple[dict[str, int], int | None]:
         """Have tasks counted for a quote; no model is asked."""
-        body = _tasks(project_key, label_config, tasks) | self._said_instructions() | {"below": self.below}
+        body = _tasks(project_key, label_config, tasks) | self._instructions_once() | {"below": self.below}
         answer = self._answer("POST", "/quote", json=body, timeout=_SLOW)
         return answer["counted"], answer["example"]
 
-    def _said_instructions(self) -> dict[str, str]:
+    def _instructions_once(self) -> dict[str, str]:
         """The instructions, once: the server keeps them, and a webhook may bring it later ones meanwhile."""
         said, self.instructions = self.instructions, None
         return {} if said is None else {"instructions": said}

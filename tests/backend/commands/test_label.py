@@ -268,11 +268,7 @@ def test_an_interrupted_run_says_which_tasks_were_interrupted_and_blames_no_mode
     models: dict[str, dict[str, object]] = {name: {"max_concurrency": 1} for name in ("red", "green")}
     with LabelFolder(tmp_path, moods, models=models, concurrency=8) as folder:
         folder.table(*(f"lovely {number}" for number in range(24)))
-        terminal = Says("stopping when")
-        folder.console.file = terminal
-        folder.server.script = lambda body: (
-            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
-        )
+        terminal = _hold_answers_until(folder, "stopping when")
         with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
             folder.label()
     said = terminal.getvalue()
@@ -289,14 +285,20 @@ def test_a_run_that_is_interrupted_twice_says_what_the_dropped_answers_may_cost(
     monkeypatch.setattr(labelling.Labelling, "wait", interrupted)
     with LabelFolder(tmp_path, moods, concurrency=8) as folder:
         folder.table(*(f"lovely {number}" for number in range(24)))
-        terminal = Says("calls under way")
-        folder.console.file = terminal
-        folder.server.script = lambda body: (
-            moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
-        )
+        terminal = _hold_answers_until(folder, "calls under way")
         with pytest.raises(KeyboardInterrupt), _interrupt_after(2):
             folder.label()
     assert re.search(r"\ncalls under way may cost up to \$0\.0\d*[1-9]\d*: ", terminal.getvalue())
+
+
+def _hold_answers_until(folder: LabelFolder, words: str) -> Says:
+    """A terminal; each model's answers after the first four are held until these words are printed on it."""
+    terminal = Says(words)
+    folder.console.file = terminal
+    folder.server.script = lambda body: (
+        moods(body).held_until(terminal.said) if folder.server.count(body["model"]) > 4 else moods(body)
+    )
+    return terminal
 
 
 def _interrupt_after(tasks: int) -> Any:

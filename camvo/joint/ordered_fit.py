@@ -11,12 +11,14 @@ Which label is right is another question, because the level where models agree n
 
 **Readings** (:class:`_ScaleReadings`) answer it: a vote pulls the answer to its own place on the scale. With
 d the distance from a vote to a label in steps, log P(label | votes) = −Σ_k w_k·d_k + terms. Without human
-labels there are no terms and w_k follows from how far arm k usually is from the median of the others, so
-the most probable label is nearly their weighted median. An arm's bias is not corrected then: where models
-differ, votes do not show who is right, and on real ratings such corrections lose more than they gain. Only
-an arm that clearly reads the scale backwards is turned round. Human labels add an exponent, and where they
-prove it a correction of each w_k, a bias for each arm, one for all arms, and a term for each label (a
-conditional logit). A vote that is missing counts as what the model of votes expects it to be.
+labels w_k follows from how far arm k usually is from the median of the others, so the most probable label is
+nearly their weighted median. An arm's bias is not corrected then: where models differ, votes do not show who
+is right, and on real ratings such corrections lose more than they gain. Only an arm that clearly reads the
+scale backwards is turned round. An end of the scale stands for all places beyond it too, so its term is the
+log of their sum, −log(1 − e^(−Σ_k w_k)): otherwise votes of little weight that all name an end have their
+median one step inside. Human labels add an exponent, and where they prove it a correction of each w_k, a bias
+for each arm, one for all arms, and a term for each label (a conditional logit). A vote that is missing counts
+as what the model of votes expects it to be.
 """
 
 from __future__ import annotations
@@ -226,7 +228,9 @@ class _ScaleReadings:
         mean = max(float(far.mean()), _LEAST)
         usual = np.maximum((total * far + _PULL_OF_TERMS * mean) / (total + _PULL_OF_TERMS), _LEAST)
         weights = np.minimum(_TEMPER * mean / usual**2, _MOST_WEIGHT)
-        return cls(places, weights, np.zeros(arms), np.zeros(labels))
+        ends = np.zeros(labels)
+        ends[[0, -1]] = -np.log(-np.expm1(-weights.sum()))
+        return cls(places, weights, np.zeros(arms), ends)
 
     def taught(self, votes: Array, truth: NDArray[np.int64]) -> _ScaleReadings:
         """The reading that human labels correct: by an exponent, and by terms if they prove these.
@@ -237,7 +241,8 @@ class _ScaleReadings:
         rounds, arms, labels = votes.shape
         near, above = (pull * self.weights for pull in self._pulls(votes))
         alike = np.broadcast_to(np.eye(labels), (rounds, labels, labels))
-        parts = (near.sum(axis=2, keepdims=True), near, above.sum(axis=2, keepdims=True), above, alike)
+        whole = near.sum(axis=2, keepdims=True) + self.labels[:, None]
+        parts = (whole, near, above.sum(axis=2, keepdims=True), above, alike)
         sizes = (1, arms, 1, arms, labels)
         mean, precision = np.zeros(sum(sizes)), np.repeat((_ALL, _ARM, _ALL_BIAS, _ARM_BIAS, _LABEL), sizes)
         mean[0] = 1.0
@@ -251,7 +256,7 @@ class _ScaleReadings:
             self,
             weights=self.weights * (exponent + by_arm),
             biases=self.weights * (bias + biases),
-            labels=by_label,
+            labels=exponent * self.labels + by_label,
             exponent=float(exponent[0]),
             count=rounds,
         )

@@ -68,6 +68,15 @@ def test_without_rounds_the_median_decides():
     assert answer(fitted, dict(zip(ARMS, "11455", strict=True))) == "4"
 
 
+@pytest.mark.parametrize("label", ["1", "6", "10"])
+def test_without_rounds_votes_that_agree_decide_at_the_ends_too(label):
+    stars = tuple(str(number + 1) for number in range(10))
+    fitted = OrderedFit.fit(
+        PatternCounts(), NO_LABELS, OrderedVote(stars, "absolute"), dict.fromkeys("ab", 0.0)
+    )
+    assert answer(fitted, {"a": label, "b": label}) == label
+
+
 def test_arm_with_a_wide_spread_counts_less():
     _, votes = ratings(spreads=(0.4, 2.0, 0.7, 0.7, 0.7))
     weights = fit(votes).model.reading.weights
@@ -181,11 +190,20 @@ def test_more_arms_than_a_plan_holds_are_read_all():
     assert answer(fitted, dict.fromkeys(arms, "2")) == "2"
 
 
-def test_reading_without_human_labels_has_no_terms():
-    _, votes = ratings()
-    reading = _ScaleReadings.of_votes(votes, np.ones(len(votes)), 5)
-    assert not reading.labels.any()
-    assert not reading.biases.any()
+def test_reading_without_human_labels_corrects_no_bias():
+    _, votes = ratings(bias=1.0)
+    assert not _ScaleReadings.of_votes(votes, np.ones(len(votes)), 5).biases.any()
+
+
+def test_end_of_the_scale_stands_for_all_places_beyond_it():
+    """On a scale that goes on past its ends each label has the same term."""
+    votes = np.array([[0, 0], [4, 3], [2, 4]])
+    reading = _ScaleReadings.of_votes(votes, np.ones(3), 5)
+    further = np.arange(-200, 205)
+    for row, right in zip(votes, reading.right(np.eye(5)[votes]), strict=True):
+        mass = np.exp(-np.abs(further[:, None] - row) @ reading.weights)
+        beyond = np.bincount(np.clip(further, 0, 4), mass)
+        assert right == pytest.approx(beyond / beyond.sum())
 
 
 def test_people_who_map_labels_otherwise_are_followed():

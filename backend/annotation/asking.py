@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -49,15 +49,20 @@ from camvo.typing import Votes
 _T = TypeVar("_T")
 
 COIN: Final = 0.02
-"""The share of packed tasks whose models are asked singly, too."""
+"""The largest share of packed tasks whose models are asked singly, too."""
+
+_MANY: Final = 100
+"""Comparisons of an arm after which the share falls as their number grows: they have shown a large loss by
+then, and each costs a prompt about one task, which is several times the price of a packed one."""
 
 _SAME: Final = 0.5
 """Two votes count as equal if one would earn at least this reward where the other is right."""
 
 
-def _is_checked(project: str, task: int) -> bool:
-    """Whether the coin chose a task; decided by a hash, so that all processes agree."""
-    return random_draw("pack", project, task) < COIN * 2**64
+def _is_checked(job: Job, compared: int = 0) -> bool:
+    """Whether the coin chose a task for an arm with so many comparisons; decided by a hash."""
+    share = COIN * min(1.0, _MANY / max(compared, 1))
+    return random_draw("pack", job.project, job.task) < share * 2**64
 
 
 def compared(job: Job, plan: Plan, replies: Mapping[str, ModelReply]) -> dict[str, dict[str, bool]]:
@@ -72,12 +77,30 @@ def compared(job: Job, plan: Plan, replies: Mapping[str, ModelReply]) -> dict[st
         together, alone = replies.get(arm), replies.get(model)
         if together is None or alone is None or not together.together:
             continue
-        if not (_is_checked(job.project, job.task) or first >= {arm, model}):
+        if not (_is_checked(job) or first >= {arm, model}):
             continue
         for question in together.votes.keys() & alone.votes.keys():
             reward = plan.estimates[question].aggregation.reward
             found[question][arm] = reward(together.votes[question], alone.votes[question]) >= _SAME
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class PackedArms:
+    """What a project's comparisons say about its packed arms.
+
+    Attributes:
+        compared: (arm, control, epoch) → how many comparisons there are.
+        unpacked: the arms that are no longer asked, because of any question.
+    """
+
+    compared: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    unpacked: frozenset[str] = frozenset()
+
+    def fewest(self, arm: str, prompt: TaskPrompt) -> int:
+        """The comparisons of an arm on that question of a prompt which has the fewest."""
+        keys = [question.key for question in prompt.questions]
+        return min(self.compared.get((arm, key.control, key.epoch), 0) for key in keys)
 
 
 class PackGuard:
@@ -89,22 +112,23 @@ class PackGuard:
 
     def __init__(self, access: LedgerAccess) -> None:
         self._reads = GroupedReads.of_equals(access, self._read)
-        self._known: dict[str, tuple[object, frozenset[str]]] = {}
+        self._known: dict[str, tuple[object, PackedArms]] = {}
 
-    async def unpacked(self, job: Job) -> frozenset[str]:
-        """The packed arms that a project no longer asks, because of any of its questions."""
+    async def known(self, job: Job) -> PackedArms:
+        """What the comparisons of a job's project say."""
         if not any(model.pack for model in job.settings.models):
-            return frozenset()
+            return PackedArms()
         return await self._reads.read(job.project)
 
-    def _read(self, connection: Connection, project: str) -> frozenset[str]:
+    def _read(self, connection: Connection, project: str) -> PackedArms:
         checks = PackChecks(connection, project)
         mark = checks.mark()
         known = self._known.get(project)
         if known is None or known[0] != mark:
             judged = {place: judge_pack(agreed) for place, agreed in checks.by_question().items()}
-            known = mark, frozenset(arm for (arm, _, _), verdict in judged.items() if verdict.unpacked)
-            self._known[project] = known
+            compared = {place: verdict.compared for place, verdict in judged.items()}
+            unpacked = frozenset(arm for (arm, _, _), verdict in judged.items() if verdict.unpacked)
+            known = self._known[project] = mark, PackedArms(compared, unpacked)
         return known[1]
 
 
@@ -408,11 +432,12 @@ class Asking:
         self.left_out: Mapping[str, LeftOut] = {}
         self.bounded: frozenset[str] = frozenset()
         self.asked: frozenset[str] = frozenset()
+        self._packed = PackedArms()
 
     async def offered(self, policy: Policy) -> tuple[Policy, Mapping[str, float]]:
         """The policy, and the expected price in $ of each arm that it may ask."""
-        unpacked, packed = await self.voters.pack_guard.unpacked(self.job), twins(self.job.settings.arms)
-        unpacked |= {arm for arm, model in packed.items() if model in self.asked}
+        self._packed, packed = await self.voters.pack_guard.known(self.job), twins(self.job.settings.arms)
+        unpacked = self._packed.unpacked | {arm for arm, model in packed.items() if model in self.asked}
         costs = self.voters.expected_costs(self.job, self.prompt, unpacked - self.asked)
         self.left_out = self.voters.left_out(self.job, self.prompt, costs)
         pool, schema = self.voters.pool, self.prompt.schema
@@ -469,10 +494,7 @@ class Asking:
             replies.votes, lambda: policy.ask(plan, replies.votes, confidences=replies.confidences)
         ):
             # All replies are awaited even if one fails unexpectedly, so that no call is left running.
-            if _is_checked(self.job.project, self.job.task):
-                packed, heard = twins(self.job.settings.arms), {*asked, *replies.arms, *replies.beside}
-                singly = [model for arm, model in packed.items() if arm in asked and model not in heard]
-                asked = (*asked, *singly)
+            asked = (*asked, *self._compared_with(asked, heard={*asked, *replies.arms, *replies.beside}))
             number += 1
             with tracing.span(tracing.STAGE) as span, self.voters.waiting(self.prompt):
                 span.note(stage_number=number, stage_models=[*asked])
@@ -489,6 +511,17 @@ class Asking:
         for arm in [arm for arm, reply in replies.arms.items() if reply.failure == WithdrawnError.code]:
             del replies.arms[arm]  # nothing was sent to it, so it was not asked
         return replies
+
+    def _compared_with(self, asked: Collection[str], heard: Collection[str]) -> list[str]:
+        """The models of packed arms that the coin asks singly, too, or has asked before."""
+        if not _is_checked(self.job):
+            return []
+        return [
+            model
+            for arm, model in twins(self.job.settings.arms).items()
+            if arm in asked and model not in heard
+            if model in self.asked or _is_checked(self.job, self._packed.fewest(arm, self.prompt))
+        ]
 
     async def _together(
         self, asked: Sequence[str], plan: Plan, *, voted: bool, spares: bool

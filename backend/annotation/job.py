@@ -169,7 +169,7 @@ class TaskPrompt:
         alone: whether somebody may be waiting for this one task, so that it waits for no others.
     """
 
-    questions: Sequence[TaskQuestion]
+    questions: Sequence[JobQuestion]
     messages: Messages
     schema: Mapping[str, Any]
     examples: Messages = ()

@@ -234,6 +234,21 @@ def test_the_coin_asks_about_packed_tasks_singly_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("heads")
+def test_the_coin_chooses_fewer_tasks_once_an_arm_has_many_comparisons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After n of the comparisons that are many, it chooses a share of many / n."""
+    monkeypatch.setattr("backend.annotation.asking._MANY", 5)
+    with packed(tmp_path) as backend:
+        backend.predict(*days(5))
+        asked = backend.server.count("red")
+        for begin in range(5, 105, 5):
+            backend.predict(*days(begin + 5)[begin:])
+        singly = backend.server.count("red") - asked - 20
+        assert 15 <= singly <= 45  # n comparisons after t tasks: n² = 10 t
+
+
+@pytest.mark.usefixtures("heads")
 def test_an_arm_that_says_something_else_in_packs_is_unpacked(tmp_path: Path) -> None:
     def script(body: dict[str, Any]) -> Reply:
         steered = body["model"] == "red" and packed_texts(body)

@@ -15,6 +15,7 @@ from labelling import LabelFolder
 from sqlalchemy import select
 
 from backend.annotation import batch_desk
+from backend.annotation.asking import PackedArms
 from backend.commands.bulk import batch_run
 from backend.ledger import answers, deletions, money
 from backend.ledger.answers import PackChecks
@@ -305,7 +306,9 @@ def test_a_task_goes_on_with_the_packed_arm_that_it_asked_if_that_is_unpacked_me
         folder.table(*TEXTS[:5])
         label(folder, wait=False)
         server.ends = lambda batch: True
-        with patch("backend.annotation.asking.PackGuard._read", lambda *_: frozenset({"red:5"})):
+        with patch(
+            "backend.annotation.asking.PackGuard._read", lambda *_: PackedArms(unpacked=frozenset({"red:5"}))
+        ):
             assert not label(folder).left
         assert sent(server) == [5]
         assert {arm for arm, _ in votes(folder)} == {"red:5", "green:5"}

@@ -14,11 +14,12 @@ d the distance from a vote to a label in steps, log P(label | votes) = −Σ_k w
 labels w_k follows from how far arm k usually is from the median of the others, so the most probable label is
 nearly their weighted median. An arm's bias is not corrected then: where models differ, votes do not show who
 is right, and on real ratings such corrections lose more than they gain. Only an arm that clearly reads the
-scale backwards is turned round. An end of the scale stands for all places beyond it too, so its term is the
-log of their sum, −log(1 − e^(−Σ_k w_k)): otherwise votes of little weight that all name an end have their
-median one step inside. Human labels add an exponent, and where they prove it a correction of each w_k, a bias
-for each arm, one for all arms, and a term for each label (a conditional logit). A vote that is missing counts
-as what the model of votes expects it to be.
+scale backwards is turned round. Where errors count in steps, an end of the scale stands for all places beyond
+it too, so its term is the log of their sum, −log(1 − e^(−Σ_k w_k)): otherwise votes of little weight that all
+name an end have their median one step inside. The most probable label, which has the least exact error, needs
+no such term: it would draw answers to the ends. Human labels add an exponent, and where they prove it a
+correction of each w_k, a bias for each arm, one for all arms, and a term for each label (a conditional
+logit). A vote that is missing counts as what the model of votes expects it to be.
 """
 
 from __future__ import annotations
@@ -216,9 +217,9 @@ class _ScaleReadings:
         return near, np.einsum("pkv,kvz->pzk", votes, np.sign(apart))
 
     @classmethod
-    def of_votes(cls, rows: Rows, counts: Array, labels: int) -> _ScaleReadings:
+    def of_votes(cls, rows: Rows, counts: Array, vote: OrderedVote) -> _ScaleReadings:
         """The reading without human labels, from rounds that asked all arms: positions, shape (P, K)."""
-        arms = rows.shape[1]
+        arms, labels = rows.shape[1], len(vote.scale)
         places = np.tile(np.arange(labels), (arms, 1))
         far = np.full(arms, _unknown(labels))
         total = float(counts.sum())
@@ -229,7 +230,8 @@ class _ScaleReadings:
         usual = np.maximum((total * far + _PULL_OF_TERMS * mean) / (total + _PULL_OF_TERMS), _LEAST)
         weights = np.minimum(_TEMPER * mean / usual**2, _MOST_WEIGHT)
         ends = np.zeros(labels)
-        ends[[0, -1]] = -np.log(-np.expm1(-weights.sum()))
+        if vote.error != "exact":
+            ends[[0, -1]] = -np.log(-np.expm1(-weights.sum()))
         return cls(places, weights, np.zeros(arms), ends)
 
     def taught(self, votes: Array, truth: NDArray[np.int64]) -> _ScaleReadings:
@@ -453,7 +455,7 @@ class OrderedFit:
             losses: what missing each label loses; empty if all labels are worth the same.
         """
         arms = tuple(sorted(prices))
-        rows, model = _of_votes(evidence, arms, vote.scale)
+        rows, model = _of_votes(evidence, arms, vote)
         labelled, truth = _labelled(latest, arms, vote.scale)
         conventions = None
         if len(truth):
@@ -476,14 +478,14 @@ def _weighed(vote: OrderedVote, losses: LabelLosses) -> Array:
 
 @lru_cache(maxsize=32)
 def _of_votes(
-    evidence: PatternCounts, arms: tuple[str, ...], scale: tuple[str, ...]
+    evidence: PatternCounts, arms: tuple[str, ...], vote: OrderedVote
 ) -> tuple[VoteRows, _ScaleModel]:
     """The vote rows, and the model without human labels; cached, because these come more often."""
-    rows = VoteRows.of(evidence.patterns, arms, scale, ordered=True)
+    rows = VoteRows.of(evidence.patterns, arms, vote.scale, ordered=True)
     weights = rows.counts + rows.partial * min(1.0, _PARTIAL_ROUNDS / max(rows.partial.sum(), 1.0))
     asked = rows.counts > 0.0
-    votes = _ScaleVotes.fit(rows.rows, weights, len(scale))
-    return rows, _ScaleModel(votes, _ScaleReadings.of_votes(rows.rows[asked], rows.counts[asked], len(scale)))
+    votes = _ScaleVotes.fit(rows.rows, weights, len(vote.scale))
+    return rows, _ScaleModel(votes, _ScaleReadings.of_votes(rows.rows[asked], rows.counts[asked], vote))
 
 
 def _beliefs(

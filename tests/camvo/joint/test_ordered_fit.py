@@ -68,12 +68,12 @@ def test_without_rounds_the_median_decides():
     assert answer(fitted, dict(zip(ARMS, "11455", strict=True))) == "4"
 
 
-@pytest.mark.parametrize("label", ["1", "6", "10"])
-def test_without_rounds_votes_that_agree_decide_at_the_ends_too(label):
+@pytest.mark.parametrize("label", ["1", "2", "6", "10"])
+@pytest.mark.parametrize("error", ["exact", "absolute"])
+def test_without_rounds_votes_that_agree_decide_at_and_beside_the_ends_too(label, error):
     stars = tuple(str(number + 1) for number in range(10))
-    fitted = OrderedFit.fit(
-        PatternCounts(), NO_LABELS, OrderedVote(stars, "absolute"), dict.fromkeys("ab", 0.0)
-    )
+    vote = OrderedVote(stars, error)
+    fitted = OrderedFit.fit(PatternCounts(), NO_LABELS, vote, dict.fromkeys("ab", 0.0))
     assert answer(fitted, {"a": label, "b": label}) == label
 
 
@@ -192,13 +192,13 @@ def test_more_arms_than_a_plan_holds_are_read_all():
 
 def test_reading_without_human_labels_corrects_no_bias():
     _, votes = ratings(bias=1.0)
-    assert not _ScaleReadings.of_votes(votes, np.ones(len(votes)), 5).biases.any()
+    assert not _ScaleReadings.of_votes(votes, np.ones(len(votes)), OrderedVote(SCALE)).biases.any()
 
 
 def test_end_of_the_scale_stands_for_all_places_beyond_it():
     """On a scale that goes on past its ends each label has the same term."""
     votes = np.array([[0, 0], [4, 3], [2, 4]])
-    reading = _ScaleReadings.of_votes(votes, np.ones(3), 5)
+    reading = _ScaleReadings.of_votes(votes, np.ones(3), OrderedVote(SCALE))
     further = np.arange(-200, 205)
     for row, right in zip(votes, reading.right(np.eye(5)[votes]), strict=True):
         mass = np.exp(-np.abs(further[:, None] - row) @ reading.weights)

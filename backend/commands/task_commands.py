@@ -256,9 +256,11 @@ def teach(
 
     Example: camvo teach blind.csv --annotator anna
     """
+    from backend.commands.shared.setup import interruptible  # noqa: PLC0415 - keeps the help fast
     from backend.commands.teach import teach_file  # noqa: PLC0415 - keeps the help fast
 
-    tally = teach_file(source, config, annotator)
+    with interruptible():
+        tally = teach_file(source, config, annotator)
     say(Console(), tally.summary())
 
 

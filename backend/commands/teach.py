@@ -19,11 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_columns
 from backend.commands.shared.arguments import environment_with
+from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger
 from backend.datasets.sinks import spreadsheet_text
 from backend.datasets.sources import Row, Source, open_source
@@ -270,7 +272,8 @@ class _TeachTally:
     """The number of labels in a file: new, changed and withdrawn ones, and those known already.
 
     ``ahead`` counts the labels of tasks that no model has labelled, and ``blind`` those of blind tasks.
-    ``annotators`` are those whom the file names, with their numbers.
+    ``annotators`` are those whom the file names, with their numbers. ``stored`` of ``rows`` rows are in the
+    ledger.
     """
 
     new: int = 0
@@ -281,6 +284,13 @@ class _TeachTally:
     ahead: int = 0
     blind: int = 0
     annotators: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    stored: int = 0
+
+    def interrupted(self) -> str:
+        """What is kept if the command ends early, and how to go on."""
+        kept = f"The labels in {self.stored:,} of {of(self.rows, 'row')} are" if self.stored else "Nothing is"
+        return f"Stopped. {kept} stored. Run the same command again: it does the rest."
 
     def summary(self) -> str:
         """A line with the counts, and one with the annotators that have names."""
@@ -306,7 +316,20 @@ class _TeachTally:
 
 
 def teach_file(path: Path, config: Path | None, annotator: str | None = None) -> _TeachTally:
-    """Take the labels of a file, and weigh those of several annotators by how often each is right."""
+    """Take the labels of a file, and weigh those of several annotators by how often each is right.
+
+    After an interruption a line on standard error says what is stored.
+    """
+    tally = _TeachTally()
+    try:
+        _teach_file(path, config, annotator, tally)
+    except KeyboardInterrupt:
+        say(Console(stderr=True), tally.interrupted())
+        raise
+    return tally
+
+
+def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _TeachTally) -> None:
     environment = environment_with(config)
     settings = settings_module.load(environment.config)
     source = open_source(path)
@@ -315,7 +338,7 @@ def teach_file(path: Path, config: Path | None, annotator: str | None = None) ->
         with ledger.read() as connection:
             known = {project.key: project for project in projects.list_all(connection)}
             rows = _without_repetitions(list(_human_rows(source, known, connection, annotator)))
-        tally = _TeachTally()
+        tally.rows = len(rows)
         tally.annotators = {row.said_by: row.annotator for row in rows if row.annotator is not None}
         for key, of_project in itertools.groupby(
             sorted(rows, key=lambda row: row.project), key=lambda row: row.project
@@ -326,9 +349,9 @@ def teach_file(path: Path, config: Path | None, annotator: str | None = None) ->
                 tally.ahead += _ahead(ledger, key, part)
                 tally.blind += sum(bool(row.votes) and row.task in blind for row in part)
                 _teach(ledger, WebhookEvent("ANNOTATION_UPDATED", key, label_config), part, settings, tally)
+                tally.stored += len(part)
             if tally.annotators:
                 _fit_annotators(ledger, key, settings)
-    return tally
 
 
 def _without_repetitions(rows: Sequence[_HumanRow]) -> list[_HumanRow]:

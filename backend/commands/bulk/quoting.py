@@ -253,7 +253,7 @@ class RandomSample:
     @staticmethod
     def draw_of(project: str, task: int) -> int:
         """The draw of a task, the same in every process: the tasks with the smallest are a random sample."""
-        return random_draw("sample", project, task) >> 1  # SQLite's integers have a sign
+        return random_draw("sample", project, task) >> 1  # as earlier runs drew them
 
     def _draw(self, task: int) -> int:
         return self.draw_of(self._project, task)

@@ -74,7 +74,7 @@ def _audit_share(index: Index, project: str, size: int) -> float:
 
 
 def _draw(project: str, task: int) -> int:
-    return random_draw("audit", project, task) >> 1  # SQLite's integers have a sign
+    return random_draw("audit", project, task) >> 1  # as earlier runs drew them
 
 
 def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: Sequence[DatasetTask]) -> None:

@@ -13,12 +13,13 @@ import pytest
 from server_process import PATIENCE, child
 
 INTERRUPTED_AMID = """
-import os, signal, sys
+import os, sys
 
 class Interrupts:
     def find_spec(self, name, *rest):
         if name == {name!r}:
-            os.kill(os.getpid(), signal.SIGINT)
+            sys.meta_path.remove(self)  # only once
+            os.kill(os.getpid(), {number})
 
 sys.meta_path.insert(0, Interrupts())
 from backend.__main__ import main
@@ -43,10 +44,23 @@ with interruptible():
 """
 
 
-@pytest.mark.parametrize("name", ["backend.cli", "typer", "backend.commands.teach"])
-def test_ctrl_c_amid_the_imports_is_one_line(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (signal.SIGINT, "signal"),  # the first module that the entry point imports
+        (signal.SIGINT, "backend.cli"),
+        (signal.SIGINT, "typer"),
+        (signal.SIGINT, "backend.commands.teach"),
+        (signal.SIGTERM, "backend.cli"),
+        (signal.SIGTERM, "backend.commands.teach"),
+    ],
+)
+def test_ctrl_c_and_sigterm_amid_the_imports_are_one_line(
+    tmp_path: Path, number: signal.Signals, name: str
+) -> None:
+    script = INTERRUPTED_AMID.format(name=name, number=int(number))
     done = subprocess.run(  # noqa: S603 - our own
-        [sys.executable, "-c", INTERRUPTED_AMID.format(name=name), "teach", "blind.csv"],
+        [sys.executable, "-c", script, "teach", "blind.csv"],
         cwd=tmp_path,
         env=child(),
         capture_output=True,

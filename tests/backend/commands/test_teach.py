@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from labelling import LabelFolder, always
+from server_process import PATIENCE, child, wait_until
+from sqlalchemy import func, select
 from whole_backend import prompt_of
 
 from backend.commands.shared.certificate import print_outcome
@@ -18,6 +23,7 @@ from backend.commands.teach import _TeachTally, teach_file
 from backend.errors import ConfigError, DatasetError
 from backend.ledger import human_annotations
 from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.database import tables
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.learning_data import Reliabilities
 from backend.ledger.reports import ProjectSums
@@ -52,6 +58,11 @@ def counted(tally: _TeachTally) -> tuple[int, int, int, int]:
 
 def blind_texts(folder: LabelFolder) -> list[str]:
     return [row["text"] for row in folder.rows("blind.csv")]
+
+
+def number_of_labels(folder: LabelFolder) -> int:
+    with folder.ledger.read() as connection:
+        return int(connection.scalar(select(func.count()).select_from(tables.human_annotations)) or 0)
 
 
 def human_labels(folder: LabelFolder) -> dict[str, str]:
@@ -389,3 +400,30 @@ def test_blind_labels_say_which_tasks_hold_a_label_that_must_be_found(tmp_path: 
         }
         of_sad = [score for text, score in scores.items() if "gloomy" in text]
         assert sum(score >= threshold for score in of_sad) >= 0.8 * len(of_sad)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_stopped_says_which_labels_are_stored_and_the_same_one_does_the_rest(
+    folder: LabelFolder, number: signal.Signals
+) -> None:
+    rows = [f"in,another text {row},Glad" for row in range(240)]
+    file = folder.write("people.csv", "\n".join(["camvo_project,text,camvo_label", *rows]))
+    process = subprocess.Popen(  # noqa: S603 - our own
+        [sys.executable, "-m", "backend", "teach", str(file), "--config", str(folder.path / "camvo.yaml")],
+        cwd=folder.path,
+        env=child(CAMVO_DATABASE_URL=folder.environment.database_url),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: number_of_labels(folder), "label in the ledger")
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE)
+    stored = number_of_labels(folder)
+    assert process.returncode == 130
+    assert 0 < stored < len(rows)
+    assert said == (
+        f"Stopped. The labels in {stored} of 240 rows are stored. Run the same command again: it does the"
+        " rest.\ncamvo: interrupted (run the same command again)\n"
+    )
+    assert counted(teach(folder, "people.csv")) == (len(rows) - stored, 0, 0, stored)

@@ -97,3 +97,13 @@ def test_the_name_of_a_task_is_its_number(number: int) -> None:
 @pytest.mark.parametrize("name", ["", "12", "t12", "t000000000000000g", "7ae3c06bdc38a278"])
 def test_other_texts_are_no_names_of_tasks(name: str) -> None:
     assert task_number(name) is None
+
+
+def test_ctrl_c_amid_a_draw_ends_it_as_such() -> None:
+    def draw(number: int) -> int:
+        raise KeyboardInterrupt
+
+    with Index(Dataset(Texts(["one", "two"]), CONFIG)) as index:
+        index.build()
+        with pytest.raises(KeyboardInterrupt):
+            index.smallest(draw, 1)

@@ -13,6 +13,7 @@ from rich.console import Console
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import (
     Config,
+    LabelChanges,
     LabelStudioUrl,
     Name,
     ProjectInstead,
@@ -412,48 +413,12 @@ def refine(  # noqa: PLR0917 - a command's options
 
 
 @app.command()
-def relabel(  # noqa: PLR0917 - a command's options
+@with_groups
+def relabel(
     source: SourceFile = None,
     project: ProjectInstead = None,
-    rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="A label has a new name.")
-    ] = None,
-    merge: Annotated[
-        list[str] | None, typer.Option("--merge", metavar="A,B=C", help="Labels become one.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option("--drop", metavar="LABEL", help="A label is given up; its tasks are asked about again."),
-    ] = None,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--split", metavar="OLD=A,B", help="A label becomes several; its tasks are asked again."
-        ),
-    ] = None,
-    add: Annotated[
-        list[str] | None,
-        typer.Option("--add", metavar="NEW=A,B", help="A label is new; tasks of A and B may get it."),
-    ] = None,
-    below: Annotated[
-        float | None,
-        typer.Option("--below", min=0.0, max=1.0, help="Also ask again about tasks with a lower score."),
-    ] = None,
-    control: Annotated[
-        str | None, typer.Option("--control", help="The question, if several have the label.")
-    ] = None,
-    label_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--label-config",
-            help="The label config afterwards, an XML file.",
-            show_default="Label Studio's if it has changed already, else the present one with these changes",
-        ),
-    ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the latest change of labels back.")] = False,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="The labels are entirely new: ask about all tasks again.")
-    ] = False,
+    *,
+    wanted: LabelChanges,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     name: Name = None,
@@ -467,27 +432,16 @@ def relabel(  # noqa: PLR0917 - a command's options
 
     Example: camvo relabel --project 1 --rename bad=negative --merge good,great=positive
     """
-    from backend.commands.relabel.label_changes import LabelChanges  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.relabel.run import run_relabel  # noqa: PLC0415 - the same
+    from backend.commands.relabel.run import run_relabel  # noqa: PLC0415 - keeps the help fast
 
     if (source is None and name is None) == (project is None):
         raise ConfigError("say of what", where="SOURCE", fix="give a file or --name, or --project N")
-    wanted = LabelChanges(
-        rename or (),
-        merge or (),
-        drop or (),
-        split or (),
-        add or (),
-        below,
-        control,
-        label_config,
-        undo,
-        anew,
-    )
-    changes = rename or merge or drop or split or add or below is not None
-    if (undo or anew) and (changes or (undo and (anew or label_config))):
-        raise ConfigError("stands alone", where="--undo" if undo else "--anew", fix="leave the others out")
-    if anew and project is None:
+    changes = (wanted.renames, wanted.merges, wanted.drops, wanted.splits, wanted.adds)
+    others = any(changes) or wanted.below is not None
+    if (wanted.anew and others) or (wanted.undo and (others or wanted.anew or wanted.label_config)):
+        where = "--undo" if wanted.undo else "--anew"
+        raise ConfigError("stands alone", where=where, fix="leave the others out")
+    if wanted.anew and project is None:
         raise ConfigError(
             "is for projects", where="--anew", fix="label the file under another --name to begin anew"
         )

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from backend.annotation.job_questions import is_below
-from backend.commands.relabel.label_changes import CarriedTasks, LabelChanges, carried_tasks
-from backend.commands.shared.arguments import read_text
+from backend.commands.relabel.label_changes import CarriedTasks, carried_tasks, fates_of
+from backend.commands.shared.arguments import LabelChanges, read_text
 from backend.errors import BadLabelConfigError, ConfigError
 from backend.label_studio.client import Client
 from backend.learning.label_schemes import (
@@ -113,7 +113,7 @@ def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPl
     if (plan := _resumed(opened, wanted, schemes, history)) is not None:
         return plan
     before = {name: old for name, scheme in latest.items() if (old := question_of(scheme)) is not None}
-    fates = wanted.fates(before)
+    fates = fates_of(wanted, before)
     xml = _target(opened, wanted, before, fates)
     found = transition(schemes.connection, schemes.project, opened.asked(xml), time.time(), fates)
     if wanted.anew:
@@ -321,7 +321,7 @@ def _resumed(
     if not done or before.keys() != latest.keys() or len(after) < len(done) or wanted.anew:
         return None
     try:
-        fates = wanted.fates(before)
+        fates = fates_of(wanted, before)
         xml = _target(opened, wanted, before, fates)
     except ConfigError:
         return None

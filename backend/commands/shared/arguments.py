@@ -304,6 +304,51 @@ class TasksOf:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelChanges:
+    """What is to become of labels, as it is written on the command line. The help texts explain it."""
+
+    renames: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="A label has a new name.")
+    ] = None
+    merges: Annotated[
+        list[str] | None, typer.Option("--merge", metavar="A,B=C", help="Labels become one.")
+    ] = None
+    drops: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="LABEL", help="A label is given up; its tasks are asked about again."),
+    ] = None
+    splits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--split", metavar="OLD=A,B", help="A label becomes several; its tasks are asked again."
+        ),
+    ] = None
+    adds: Annotated[
+        list[str] | None,
+        typer.Option("--add", metavar="NEW=A,B", help="A label is new; tasks of A and B may get it."),
+    ] = None
+    below: Annotated[
+        float | None,
+        typer.Option("--below", min=0.0, max=1.0, help="Also ask again about tasks with a lower score."),
+    ] = None
+    control: Annotated[
+        str | None, typer.Option("--control", help="The question, if several have the label.")
+    ] = None
+    label_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--label-config",
+            help="The label config afterwards, an XML file.",
+            show_default="Label Studio's if it has changed already, else the present one with these changes",
+        ),
+    ] = None
+    undo: Annotated[bool, typer.Option("--undo", help="Take the latest change of labels back.")] = False
+    anew: Annotated[
+        bool, typer.Option("--anew", help="The labels are entirely new: ask about all tasks again.")
+    ] = False
+
+
 class OptionGroup(NamedTuple):
     """Several options of the command line that are one parameter of a command.
 

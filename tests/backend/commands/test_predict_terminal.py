@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from backend.commands.bulk import predicting
-from backend.commands.bulk.predict_command import INTERRUPTED, run_on_terminal
+from backend.commands.bulk.predict_command import run_on_terminal
 from backend.commands.bulk.predicting import Tally, _watching
 from backend.commands.shared.backend_client import Progress
 from backend.commands.shared.output import Advance
@@ -72,8 +72,10 @@ def test_ctrl_c_says_what_is_done_and_what_happens_next() -> None:
         tally.created = 3
         raise KeyboardInterrupt
 
-    code, text = shown(do)
-    assert code == INTERRUPTED
+    stream = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        run_on_terminal(Console(file=stream, width=200), Run(do), 10)  # type: ignore[arg-type]
+    text = stream.getvalue()
     assert text.startswith("3 predictions stored")
     assert "50 at most" in text
     assert "Run the same command again" in text

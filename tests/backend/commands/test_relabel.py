@@ -15,8 +15,9 @@ from scripted_litellm import HashedTexts
 from sqlalchemy import select
 from whole_backend import prompt_of
 
-from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.relabel.label_changes import fates_of
 from backend.commands.relabel.run import opened_project, relabel
+from backend.commands.shared.arguments import LabelChanges
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError, DatasetError
@@ -883,4 +884,4 @@ def test_a_node_of_a_tree_is_renamed_by_its_name_or_its_path(
 def test_a_name_that_several_nodes_of_a_tree_have_renames_none_of_them() -> None:
     questions = parse_label_config(tree("Animal/Dog", "Animal/Cat", "Plant/Dog")).questions
     with pytest.raises(ConfigError, match="no question has this label"):
-        LabelChanges(renames=["Dog=Hound"]).fates({question.name: question for question in questions})
+        fates_of(LabelChanges(renames=["Dog=Hound"]), {question.name: question for question in questions})

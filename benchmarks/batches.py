@@ -27,8 +27,8 @@ import numpy as np
 from packing import read_texts, usage
 
 import camvo
-from backend.annotation.asking import COIN
-from backend.commands.bulk.batch_run import AT_ONCE_FROM, FIRST_WINDOW
+from backend.annotation.asking import _COIN
+from backend.commands.bulk.batch_run import _AT_ONCE_FROM, _FIRST_WINDOW
 from backend.commands.replay.inputs import VotesFile, read_prices
 from camvo.policies.policy import ORDINARY, Conditions, Drawn, Fit, Plan, Waiting, fitted
 
@@ -135,8 +135,8 @@ def bills(path: Path, number: int, stages: int, seed: int) -> str:
     everyone = sum(prices.values()) * len(rows)
     once, batched = Learner(labels, prices), Learner(labels, prices)
     at_once(once, rows, contexts)
-    window = min(FIRST_WINDOW, len(rows) // 20)
-    large = len(rows) >= AT_ONCE_FROM
+    window = min(_FIRST_WINDOW, len(rows) // 20)
+    large = len(rows) >= _AT_ONCE_FROM
     if large:
         at_once(batched, rows[:window], contexts[:window])
     else:
@@ -165,7 +165,7 @@ def packed_share(path: Path, seed: int) -> float:
     rng = random.Random(seed)  # noqa: S311 - a sample, no secret
     texts = read_texts(path, 1000, rng)
     alone, packed = (usage(texts, labels, size, rng).dollars(1.0) for size in (1, PACK))
-    return packed / alone + COIN
+    return packed / alone + _COIN
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def moods(body: dict[str, Any], **options: Any) -> Reply:
 
 @pytest.fixture
 def server() -> Iterator[BatchServer]:
-    with patch.object(batch_desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+    with patch.object(batch_desk, "_LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
         yield BatchServer(moods)
 
 
@@ -281,7 +281,7 @@ def test_the_providers_limits_count_lines_and_not_tasks(tmp_path: Path, server: 
 def test_the_coin_asks_about_packed_tasks_singly_in_the_same_batch_round(
     tmp_path: Path, server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.asking._COIN", 1.0)
     with folder_of(tmp_path / "a", server) as folder:
         folder.table(*TEXTS[:5])
         assert not label(folder).left

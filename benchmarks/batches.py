@@ -27,7 +27,7 @@ import numpy as np
 from packing import read_texts, usage
 
 import camvo
-from backend.annotation.asking import _COIN
+from backend.annotation.asking import COIN
 from backend.commands.bulk.batch_run import _AT_ONCE_FROM, _FIRST_WINDOW
 from backend.commands.replay.inputs import VotesFile, read_prices
 from camvo.policies.policy import ORDINARY, Conditions, Drawn, Fit, Plan, Waiting, fitted
@@ -165,7 +165,7 @@ def packed_share(path: Path, seed: int) -> float:
     rng = random.Random(seed)  # noqa: S311 - a sample, no secret
     texts = read_texts(path, 1000, rng)
     alone, packed = (usage(texts, labels, size, rng).dollars(1.0) for size in (1, PACK))
-    return packed / alone + _COIN
+    return packed / alone + COIN
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ from camvo.typing import Votes
 
 _T = TypeVar("_T")
 
-_COIN: Final = 0.02
+COIN: Final = 0.02
 """The share of packed tasks whose models are asked singly, too."""
 
 _SAME: Final = 0.5
@@ -57,7 +57,7 @@ _SAME: Final = 0.5
 
 def _is_checked(project: str, task: int) -> bool:
     """Whether the coin chose a task; decided by a hash, so that all processes agree."""
-    return random_draw("pack", project, task) < _COIN * 2**64
+    return random_draw("pack", project, task) < COIN * 2**64
 
 
 def compared(job: Job, plan: Plan, replies: Mapping[str, ModelReply]) -> dict[str, dict[str, bool]]:

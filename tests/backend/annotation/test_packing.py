@@ -217,7 +217,7 @@ def test_the_limits_of_a_model_hold_for_its_packed_arm(tmp_path: Path) -> None:
 @pytest.fixture
 def heads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coin chooses every task."""
-    monkeypatch.setattr("backend.annotation.asking._COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
 
 
 @pytest.mark.usefixtures("heads")

@@ -281,7 +281,7 @@ def test_the_providers_limits_count_lines_and_not_tasks(tmp_path: Path, server: 
 def test_the_coin_asks_about_packed_tasks_singly_in_the_same_batch_round(
     tmp_path: Path, server: BatchServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.annotation.asking._COIN", 1.0)
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
     with folder_of(tmp_path / "a", server) as folder:
         folder.table(*TEXTS[:5])
         assert not label(folder).left

@@ -34,8 +34,8 @@ import yaml
 from rich.console import Console
 
 from backend.commands.label.run import label_into
-from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.run import opened_project, relabel
+from backend.commands.shared.arguments import LabelChanges
 from backend.commands.shared.options import LabelOptions
 from backend.ledger import Ledger
 from backend.ledger.money import TOTAL, balance, from_picodollars

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import (
-    BackendUrl,
-    Config,
-    LabelStudioUrl,
-    ProjectNumber,
-    environment_with,
-)
+from backend.commands.shared.arguments import Config, LabelStudioUrl, environment_with
 from backend.commands.shared.output import say
 from backend.errors import ConfigError, LabelStudioError
 
@@ -26,12 +21,24 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_ProjectNumber: TypeAlias = Annotated[
+    int, typer.Option("--project", min=1, help="The project's number, as in the address of its page.")
+]
+_BackendUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--backend-url",
+        help="URL at which Label Studio reaches CaMVo.",
+        show_default="from CAMVO_HOST and CAMVO_PORT",
+    ),
+]
+
 
 @app.command()
 def connect(  # noqa: PLR0917 - a command's options
-    project: ProjectNumber,
+    project: _ProjectNumber,
     label_studio: LabelStudioUrl = None,
-    backend_url: BackendUrl = None,
+    backend_url: _BackendUrl = None,
     review_queue: Annotated[
         bool, typer.Option("--review-queue", help="Give annotators the least confident task first.")
     ] = False,
@@ -86,9 +93,9 @@ def connect(  # noqa: PLR0917 - a command's options
 
 @app.command()
 def disconnect(
-    project: ProjectNumber,
+    project: _ProjectNumber,
     label_studio: LabelStudioUrl = None,
-    backend_url: BackendUrl = None,
+    backend_url: _BackendUrl = None,
     config: Config = None,
 ) -> None:
     """Disconnect a Label Studio project from the server, and restore its settings. Predictions stay.
@@ -164,14 +171,13 @@ def _require_webhook_secret(environment: Environment) -> None:
         )
 
 
-@app.command()
-def predict(  # noqa: PLR0917 - a command's options
-    project: ProjectNumber,
-    budget: arguments.Budget = None,
-    yes: arguments.Yes = False,
-    pilot: arguments.Pilot = 0,
-    label_studio: LabelStudioUrl = None,
-    backend_url: BackendUrl = None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PredictOptions:
+    """What ``camvo predict`` asks about, and how. The help texts explain it."""
+
+    budget: arguments.Budget = None
+    yes: arguments.Yes = False
+    pilot: arguments.Pilot = 0
     refresh: Annotated[
         bool,
         typer.Option(
@@ -179,20 +185,20 @@ def predict(  # noqa: PLR0917 - a command's options
             help="Also count kept votes again and replace predictions that have changed, or only add missing"
             " ones.",
         ),
-    ] = False,
+    ] = False
     below: Annotated[
         float,
         typer.Option(
             "--below", min=0.0, max=1.0, help="With --refresh: only predictions with a lower score."
         ),
-    ] = 1.0,
+    ] = 1.0
     recount: Annotated[
         bool,
         typer.Option(
             "--recount",
             help="Only count kept votes again by what is known now, and replace what changed. Costs nothing.",
         ),
-    ] = False,
+    ] = False
     ask_more: Annotated[
         float | None,
         typer.Option(
@@ -201,10 +207,10 @@ def predict(  # noqa: PLR0917 - a command's options
             help="With --recount or --refresh: then ask models that were left out, where that is worth most,"
             " for at most this many dollars over all runs.",
         ),
-    ] = None,
+    ] = None
     failed: Annotated[
         bool, typer.Option("--failed", help="Ask only about tasks that ended without a prediction before.")
-    ] = False,
+    ] = False
     retry_failed: Annotated[
         bool,
         typer.Option(
@@ -212,15 +218,24 @@ def predict(  # noqa: PLR0917 - a command's options
             "--again",
             help="Ask again about the tasks that failed, and no others; models get another attempt.",
         ),
-    ] = False,
+    ] = False
     annotated: Annotated[
         bool, typer.Option("--annotated", help="Also ask about tasks that people have annotated already.")
-    ] = False,
-    in_order: arguments.InOrder = False,
-    no_wait: arguments.NoWait = False,
-    batch: Annotated[
+    ] = False
+    in_order: arguments.InOrder = False
+    no_wait: arguments.NoWait = False
+    at_once: Annotated[
         int, typer.Option("--at-once", min=1, max=500, help="Tasks in one request to the server.")
-    ] = 50,
+    ] = 50
+
+
+@app.command()
+@arguments.with_groups
+def predict(
+    project: _ProjectNumber,
+    chosen: _PredictOptions,
+    label_studio: LabelStudioUrl = None,
+    backend_url: _BackendUrl = None,
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
@@ -237,41 +252,22 @@ def predict(  # noqa: PLR0917 - a command's options
     from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.setup import interruptible  # noqa: PLC0415 - keeps the help fast
 
-    if ask_more is not None and not (recount or refresh):
+    options = LabelOptions(**asdict(chosen))
+    if options.ask_more is not None and not (options.recount or options.refresh):
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount, or --refresh")
-    if below < 1.0 and not refresh:
+    if options.below < 1.0 and not options.refresh:
         raise ConfigError("is for predictions that are there", where="--below", fix="add --refresh")
-    if recount:
-        fix = "leave it out, or give --refresh"
-        arguments.refuse("is for asking models", fix, budget=budget, yes=yes, pilot=pilot)
-    options = LabelOptions(
-        budget=budget,
-        yes=yes,
-        pilot=pilot,
-        retry_failed=retry_failed,
-        recount=recount,
-        ask_more=ask_more,
-        in_order=in_order,
-        no_wait=no_wait,
-        below=below,
-    )
+    if options.recount:
+        of_asking = {"budget": options.budget, "yes": options.yes, "pilot": options.pilot}
+        arguments.refuse("is for asking models", "leave it out, or give --refresh", **of_asking)
     with interruptible():
-        code = predict_project(
-            project,
-            options,
-            label_studio,
-            backend_url,
-            refresh=refresh,
-            failed=failed,
-            annotated=annotated,
-            at_once=batch,
-        )
+        code = predict_project(project, options, label_studio, backend_url)
     raise typer.Exit(code)
 
 
 @app.command()
 def review(  # noqa: PLR0917 - a command's options
-    project: ProjectNumber,
+    project: _ProjectNumber,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Most tasks to suggest.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     tab: Annotated[
@@ -319,7 +315,7 @@ def review(  # noqa: PLR0917 - a command's options
 
 @app.command()
 def accept(  # noqa: PLR0917 - a command's options
-    project: ProjectNumber,
+    project: _ProjectNumber,
     above: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Accept predictions with at least this score.")
     ] = None,

@@ -154,13 +154,7 @@ class ModelCaller:
         return Wait(self.model.settings.name, "HTTP 429", self._rates.held_since, self._held)
 
     def tries(
-        self,
-        patience: float | None,
-        most: int,
-        until: float,
-        rng: random.Random,
-        *,
-        divisible: bool = False,
+        self, patience: float | None, most: int, until: float, rng: random.Random, *, divisible: bool = False
     ) -> Tries:
         """The tries of one call; see :class:`.Tries`."""
         if self.model.settings.is_embedded:
@@ -377,7 +371,7 @@ class ModelCaller:
             options = {"timeout": limits, "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
 
-    def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
+    def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches, and learn from its usage.
 
         Raises:

@@ -21,20 +21,15 @@ from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say, to_come
 from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
+from backend.label_studio.client import Client
 from backend.quotes.quote import Quote
 from backend.server.status.formats import dollars
 from backend.server.status.missing import Ending, Missing
 from backend.settings import Environment
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it."""
-
 
 def run_on_terminal(
-    console: Console,
-    run: PredictionRun,
-    tasks: int,
-    missing: Callable[[], Missing] | None = None,
+    console: Console, run: PredictionRun, tasks: int, missing: Callable[[], Missing] | None = None
 ) -> int:
     """Go through a project, show progress, totals and what is missing, and return the exit code."""
     tally, began = run.tally, time.monotonic()
@@ -62,7 +57,7 @@ def run_on_terminal(
             " most, and keeps their answers. Run the same command again: it continues with what is missing,"
             " and pays for nothing twice.",
         )
-        return INTERRUPTED
+        raise
     except Exception:
         print_totals()
         raise
@@ -102,8 +97,7 @@ def _run_pilot(
     backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True, "no_wait": options.no_wait}
     pilot = replace(run, only=sample, refresh=False, tally=Tally())
     console.print(f"pilot: every model is asked about {len(sample):,} random tasks", highlight=False)
-    if run_on_terminal(console, pilot, len(sample)) == INTERRUPTED:
-        raise KeyboardInterrupt
+    run_on_terminal(console, pilot, len(sample))
 
 
 def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list[int]:
@@ -149,66 +143,61 @@ def _counts(
 
 
 def predict_project(
-    project: int,
-    options: LabelOptions,
-    label_studio: str | None,
-    backend_url: str | None,
-    *,
-    refresh: bool,
-    failed: bool,
-    at_once: int,
-    annotated: bool = False,
+    project: int, options: LabelOptions, label_studio: str | None, backend_url: str | None
 ) -> int:
-    """Store the server's predictions of a project."""
-    console, environment = Console(), Environment()
+    """Store the server's predictions of a project; return the exit code."""
+    environment = Environment()
     url = backend_client.backend_url(backend_url, environment)
     backend = BackendClient(url, environment, again=options.retry_failed)
     try:
         client = backend_client.label_studio_client(label_studio, environment)
-        payload = client.project(project)
-        version = backend.model_version()
-        key, label_config = payloads.project_key(payload), payload["label_config"]
-        backend.instructions = payloads.project_instructions(payload)
-        backend.below = options.below if refresh else 0.0
-        counting = RecountRun(client, backend, project, key, label_config, at_once)
-        run = PredictionRun(
-            client=client,
-            predictor=backend,
-            project=project,
-            key=key,
-            label_config=label_config,
-            model_version=version,
-            refresh=refresh,
-            below=options.below,
-            failed=failed or options.retry_failed,
-            annotated=annotated,
-            in_order=options.in_order,
-            batch=at_once,
-        )
-        if options.recount:
-            count_again(console, counting, options.ask_more)
-            _deliver(console, counting)
-            run.check(counting.delivered)
-            return 0
-        began, backend.tasks = backend.mark(key), client.count_tasks(project)
-        tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
-        _agree_to_quote(backend, run, tasks, options, console)
-        if refresh:
-            count_again(console, counting, options.ask_more)
-
-        def missing() -> Missing:
-            if options.retry_failed:
-                complete(console, counting, options.purse)
-            return backend.missing(key, began)
-
-        code = run_on_terminal(console, run, tasks, missing=missing)
-        if code != INTERRUPTED and (refresh or options.retry_failed):
-            _deliver(console, counting, changes_only=True)
-        if code != INTERRUPTED:
-            print_ending(console, Ending(code))
-        return code
+        return _predict(client, backend, project, options)
     finally:
         backend.close()
+
+
+def _predict(client: Client, backend: BackendClient, project: int, options: LabelOptions) -> int:
+    console, payload = Console(), client.project(project)
+    version = backend.model_version()
+    key, label_config = payloads.project_key(payload), payload["label_config"]
+    backend.instructions = payloads.project_instructions(payload)
+    backend.below = options.below if options.refresh else 0.0
+    counting = RecountRun(client, backend, project, key, label_config, options.at_once)
+    run = PredictionRun(
+        client=client,
+        predictor=backend,
+        project=project,
+        key=key,
+        label_config=label_config,
+        model_version=version,
+        refresh=options.refresh,
+        below=options.below,
+        failed=options.failed or options.retry_failed,
+        annotated=options.annotated,
+        in_order=options.in_order,
+        batch=options.at_once,
+    )
+    if options.recount:
+        count_again(console, counting, options.ask_more)
+        _deliver(console, counting)
+        run.check(counting.delivered)
+        return 0
+    began, backend.tasks = backend.mark(key), client.count_tasks(project)
+    tasks = len(backend.failed_tasks(key)) if run.failed else backend.tasks
+    _agree_to_quote(backend, run, tasks, options, console)
+    if options.refresh:
+        count_again(console, counting, options.ask_more)
+
+    def missing() -> Missing:
+        if options.retry_failed:
+            complete(console, counting, options.purse)
+        return backend.missing(key, began)
+
+    code = run_on_terminal(console, run, tasks, missing=missing)
+    if options.refresh or options.retry_failed:
+        _deliver(console, counting, changes_only=True)
+    print_ending(console, Ending(code))
+    return code
 
 
 def _deliver(console: Console, counting: RecountRun, *, changes_only: bool = False) -> None:

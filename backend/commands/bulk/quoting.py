@@ -339,15 +339,24 @@ def agree(
 
     Returns what the job's account is to be kept to, in $; ``None`` if the quote does not bind its plans.
     """
-    quote = make()
+    quote = _after_pilot(make, run_pilot, options, console)
     _print_quote(console, quote)
-    if run_pilot is not None and options.pilot and quote.to_come:
-        _agree_to_pilot(quote, options, console)
-        run_pilot()
-        quote = make()
-        _print_quote(console, quote)
     agree_to(quote.bill.high, options, console)
     return _aim_of(quote, options)
+
+
+def _after_pilot(
+    make: Callable[[], Quote], run_pilot: Callable[[], None] | None, options: LabelOptions, console: Console
+) -> Quote:
+    """The quote, after the pilot if one is wanted and agreed to; see :func:`agree_to`."""
+    quote = make()
+    if run_pilot is None or not options.pilot or not quote.to_come:
+        return quote
+    _print_quote(console, quote)
+    missing = max(options.pilot - quote.evidence.rounds, 0)
+    agree_to(min(missing / quote.to_come, 1.0) * quote.everyone.high, options, console)
+    run_pilot()
+    return make()
 
 
 def _run_pilot(jobs: DatasetJobs, index: _SampledTasks, options: LabelOptions, console: Console) -> None:
@@ -355,13 +364,6 @@ def _run_pilot(jobs: DatasetJobs, index: _SampledTasks, options: LabelOptions, c
     sample, at_once = RandomSample(index, jobs.project, options.pilot), replace(jobs, batching=None)
     tally = label_tasks(at_once, sample, console, everyone=True)
     say(console, f"pilot: {tally.summary()}")
-
-
-def _agree_to_pilot(quote: Quote, options: LabelOptions, console: Console) -> None:
-    """Ask whether to spend what a pilot may cost; see :func:`agree_to`."""
-    missing = max(options.pilot - quote.evidence.rounds, 0)
-    share = min(missing / max(quote.to_come, 1), 1.0)
-    agree_to(share * quote.everyone.high, options, console)
 
 
 def _aim_of(quote: Quote, options: LabelOptions) -> float | None:
@@ -374,13 +376,13 @@ def _aim_of(quote: Quote, options: LabelOptions) -> float | None:
     return quote.spent_by_job + quote.bill.high
 
 
-def print_quote_of(chosen: ChosenTasks, *, as_json: bool, target: float | None = None) -> None:
+def print_quote_of(chosen: ChosenTasks, *, as_json: bool, target: float | None) -> None:
     """Print the quote of a file or of a project."""
     environment = quiet_environment(chosen.config)
     console = Console(stderr=as_json)
     with interruptible():
         found = source_of(chosen.source, environment, chosen.label_studio)
-        quote = _quote_of(found, chosen.options, environment, console, target=target)
+        quote = _quote_of(found, chosen.options, environment, console, target)
     if as_json:
         print(json.dumps(quote.to_json(), indent=2))  # noqa: T201 - the output
     else:
@@ -392,7 +394,6 @@ def _quote_of(
     options: LabelOptions,
     environment: Environment,
     console: Console,
-    *,
     target: float | None = None,
 ) -> Quote:
     """The quote of a file or a project, after a pilot if there is to be one."""
@@ -402,13 +403,8 @@ def _quote_of(
         ledger_to_read(environment, asking=asking) as of_quote,
         open_source(source, options, of_quote, asking=asking) as (jobs, tasks),
     ):
-        quote = _counted_quote(jobs, tasks, console, target)
-        if not options.pilot or not quote.to_come:
-            return quote
-        _print_quote(console, quote)
-        _agree_to_pilot(quote, options, console)
-        _run_pilot(jobs, tasks, options, console)
-        return _counted_quote(jobs, tasks, console, target)
+        make = partial(_counted_quote, jobs, tasks, console, target)
+        return _after_pilot(make, partial(_run_pilot, jobs, tasks, options, console), options, console)
 
 
 def _require_price(settings: Settings, target: float | None) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from backend.annotation.job_questions import is_below
 from backend.commands.bulk.dataset_jobs import ScoreLevels
-from backend.commands.shared.arguments import listed
+from backend.commands.shared.arguments import LabelChanges, listed
 from backend.errors import ConfigError
 from backend.learning.label_schemes import Transition
 from backend.ledger.epochs import DecidedRounds, DecidedTask, TaskCosts, costs_of_a_task
@@ -24,37 +23,9 @@ from camvo.votes.labels import LABEL_VOTE, label_posterior
 from camvo.votes.relabelling import Relabelling
 
 
-@dataclass(frozen=True, slots=True)
-class LabelChanges:
-    """What is to become of labels, as it is written on the command line.
-
-    Attributes:
-        renames: ``old=new``, one label each.
-        merges: ``a,b=c``, labels that become one.
-        drops: labels that nobody gives any more.
-        splits: ``old=a,b``, labels that become several.
-        adds: ``new=a,b``, a new label with those of whose tasks some may get it, or ``new`` alone.
-        below: tasks with a lower score are asked about again too; ``None`` for no others.
-        control: the question; ``None`` if only one has these labels.
-        label_config: the new label config; ``None`` to change the present one.
-        undo: whether the latest change is taken back.
-        anew: whether the new labels are others, so that everything begins anew.
-    """
-
-    renames: Sequence[str] = ()
-    merges: Sequence[str] = ()
-    drops: Sequence[str] = ()
-    splits: Sequence[str] = ()
-    adds: Sequence[str] = ()
-    below: float | None = None
-    control: str | None = None
-    label_config: Path | None = None
-    undo: bool = False
-    anew: bool = False
-
-    def fates(self, before: Mapping[str, ConfigQuestion]) -> LabelFates:
-        """Return what becomes of labels."""
-        return _Fates(before, self).read()
+def fates_of(wanted: LabelChanges, before: Mapping[str, ConfigQuestion]) -> LabelFates:
+    """Return what becomes of labels."""
+    return _Fates(before, wanted).read()
 
 
 class _Fates:
@@ -102,7 +73,7 @@ class _Fates:
     def _split_labels(self, maps: dict[str, dict[str, str | None]]) -> dict[str, dict[str, list[str]]]:
         """Question → label → its parts; the label itself is given up."""
         parts: dict[str, dict[str, list[str]]] = {}
-        for text in self._wanted.splits:
+        for text in self._wanted.splits or ():
             old, new = self._split("--split", text)
             names = listed(new)
             if len({*names}) < 2:
@@ -116,7 +87,7 @@ class _Fates:
     def _added_labels(self) -> dict[str, dict[str, list[str]]]:
         """Question → label that is added → the labels of whose tasks some may get it."""
         added: dict[str, dict[str, list[str]]] = {}
-        for text in self._wanted.adds:
+        for text in self._wanted.adds or ():
             new, _, near = (part.strip() for part in text.partition("="))
             listed = self._listed(near)
             control = self._control("--add", text, listed)
@@ -137,15 +108,15 @@ class _Fates:
                 )
 
     def _changes(self) -> Iterator[tuple[str, str, list[str], str | None]]:
-        for text in self._wanted.renames:
+        for text in self._wanted.renames or ():
             old, new = self._split("--rename", text)
             below = [found for tree in self._trees.values() if (found := _renamed_node(tree, old, new))]
             for label, called in (below[0] if len(below) == 1 else {old: new}).items():
                 yield "--rename", text, [label], called
-        for text in self._wanted.merges:
+        for text in self._wanted.merges or ():
             old, new = self._split("--merge", text)
             yield "--merge", text, self._listed(old), new
-        for text in self._wanted.drops:
+        for text in self._wanted.drops or ():
             yield "--drop", text, [text], None
 
     @staticmethod

@@ -14,9 +14,9 @@ from rich.markup import escape
 
 from backend import settings as settings_module
 from backend.commands.bulk.process import annotation_process
-from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.plans import Opened, RelabelPlan, lines_of, planned, source_of, taken_back
 from backend.commands.shared import backend_client
+from backend.commands.shared.arguments import LabelChanges
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger, quiet_environment
@@ -154,11 +154,7 @@ def run_relabel(
 
 @contextmanager
 def opened_project(
-    source: Path | int,
-    environment: Environment,
-    *,
-    client: Client | None = None,
-    name: str | None = None,
+    source: Path | int, environment: Environment, *, client: Client | None = None, name: str | None = None
 ) -> Iterator[Opened]:
     """Open a project whose labels are to change."""
     settings = settings_module.load(environment.config)

@@ -65,6 +65,10 @@ class LabelOptions:
         no_wait: whether tasks are decided without models that are down, instead of waiting for them.
         below: tasks with labels of earlier instructions and a lower score are asked about again; 1 for all.
         spreadsheet: whether the output marks the cells that a spreadsheet would compute.
+        refresh: whether ``camvo predict`` replaces predictions that have changed.
+        failed: whether it asks only about tasks that ended without a prediction before.
+        annotated: whether it asks about tasks that people have annotated.
+        at_once: how many tasks are in one of its requests to the server.
     """
 
     label_config: str | None = None
@@ -90,6 +94,10 @@ class LabelOptions:
     no_wait: bool = False
     below: float = 0.0
     spreadsheet: bool = False
+    refresh: bool = False
+    failed: bool = False
+    annotated: bool = False
+    at_once: int = 50
 
     def dataset(self, source: Source) -> Dataset:
         """The source with the label config.

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-import typer
 from sqlalchemy import Connection
 
 from backend.commands.shared.arguments import environment_with
@@ -22,7 +21,7 @@ from backend.telemetry import logs
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Take SIGTERM and a closed terminal as Ctrl-C, and end with exit code 130 after each of them."""
+    """Take SIGTERM and a closed terminal as Ctrl-C."""
     on_terminal = [stream for stream in (0, 1, 2) if os.isatty(stream)]
 
     def hang_up(number: int, frame: FrameType | None) -> None:
@@ -37,8 +36,6 @@ def interruptible() -> Iterator[None]:
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hang_up)
     try:
         yield
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -293,13 +293,15 @@ def build_report(
     known = selected_projects(connection, project)
     day = money.balance(connection, money.EVERY_PROJECT, money.day_of(now))
     today = _budget(day, settings.budget.day_usd)
-    around = _Around(label_studio, recent_outcomes(connection), certificates, configured)
-    project_reports = [_project_report(connection, stored, settings, live, around) for stored in known]
+    around = _Around(settings, live, label_studio, recent_outcomes(connection), certificates, configured)
+    project_reports = [_project_report(connection, stored, around) for stored in known]
     if annotators:
         project_reports = [_with_annotators(connection, report) for report in project_reports]
     if texts:
         project_reports = [_with_examples(connection, report) for report in project_reports]
-    project_reports.sort(key=_last_round, reverse=True)
+    project_reports.sort(
+        key=lambda report: max((question.last_at for question in report.questions), default=0.0), reverse=True
+    )
     server = None if live is None else live.server
     return Report(
         version=metadata.version("camvo"),
@@ -321,14 +323,12 @@ def selected_projects(connection: Connection, project: str | None) -> list[Proje
     ]
 
 
-def _last_round(report: ProjectReport) -> float:
-    return max((question.last_at for question in report.questions), default=0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Around:
     """The facts that are the same for every project."""
 
+    settings: Settings
+    live: _Live | None
     label_studio: str | None
     outcomes: Mapping[tuple[str, str], Sequence[Outcome]]
     certificates: bool
@@ -355,16 +355,12 @@ def _with_examples(connection: Connection, report: ProjectReport) -> ProjectRepo
     return replace(report, models=tuple(models))
 
 
-def _project_report(
-    connection: Connection, stored: Project, settings: Settings, live: _Live | None, around: _Around
-) -> ProjectReport:
-    key = stored.key
+def _project_report(connection: Connection, stored: Project, around: _Around) -> ProjectReport:
+    key, settings, live = stored.key, around.settings, around.live
     own_settings, unfit = project_settings(stored, settings)
     config, unreadable = _label_config(stored)
     sums = ProjectSums(connection, key)
-    rounds = sums.rounds()
-    calls = sums.calls()
-    bins = sums.scores()
+    rounds, calls, bins = sums.rounds(), sums.calls(), sums.scores()
     account = money.balance(connection, key, money.TOTAL)
     shown, ours = stored.model_version, settings.model_version
     asked = {question.name: question for question in config.questions} if config else {}

@@ -47,12 +47,6 @@ def client(backend: Backend) -> Iterator[BackendClient]:
     server.server_close()
 
 
-@pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
-
-
 def run(api: LabelStudioApi, client: BackendClient, **options: Any) -> Tally:
     return PredictionRun(
         client=api.client(),
@@ -122,7 +116,7 @@ def test_again_makes_one_more_attempt_at_final_tasks(
 def test_failed_tasks_are_fetched_page_by_page(
     backend: Backend, client: BackendClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.server.status.work.PAGE", 2)
+    monkeypatch.setattr("backend.server.status.work._PAGE", 2)
     backend.predict(*({"id": number, "data": {}} for number in range(1, 6)))
     (key,) = [project["key"] for project in backend.client.get("/status?format=json").get_json()["projects"]]
     assert client.failed_tasks(key) == [1, 2, 3, 4, 5]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,13 @@ DEAR = {"output_price": 20_000.0}
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
+def api(api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch) -> LabelStudioApi:
     monkeypatch.setenv("LABEL_STUDIO_API_KEY", KEY)
-    with LabelStudioApi() as api:
-        yield api
+    return api
 
 
 def run(api: LabelStudioApi, client: BackendClient, **given: Any) -> int:
-    how = {name: given.pop(name, False) for name in ("refresh", "failed")}
-    at_once = given.pop("at_once", 2)
-    return predict_project(PROJECT, LabelOptions(**given), api.url, client.url, at_once=at_once, **how)
+    return predict_project(PROJECT, LabelOptions(**{"at_once": 2, **given}), api.url, client.url)
 
 
 def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
@@ -68,9 +64,7 @@ def test_predict_advises_no_option_that_it_lacks(
     (tmp_path / "camvo.yaml").write_text("{}")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BackendError):
-        predict_project(
-            PROJECT, LabelOptions(), api.url, "http://127.0.0.1:1", refresh=False, failed=False, at_once=2
-        )
+        predict_project(PROJECT, LabelOptions(), api.url, "http://127.0.0.1:1")
     assert "--config" not in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from backend.commands.bulk import predicting
-from backend.commands.bulk.predict_command import INTERRUPTED, run_on_terminal
+from backend.commands.bulk.predict_command import run_on_terminal
 from backend.commands.bulk.predicting import Tally, _watching
 from backend.commands.shared.backend_client import Progress
 from backend.commands.shared.output import Advance
@@ -72,8 +72,10 @@ def test_ctrl_c_says_what_is_done_and_what_happens_next() -> None:
         tally.created = 3
         raise KeyboardInterrupt
 
-    code, text = shown(do)
-    assert code == INTERRUPTED
+    stream = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        run_on_terminal(Console(file=stream, width=200), Run(do), 10)  # type: ignore[arg-type]
+    text = stream.getvalue()
     assert text.startswith("3 predictions stored")
     assert "50 at most" in text
     assert "Run the same command again" in text
@@ -92,7 +94,7 @@ def test_an_error_comes_after_the_totals() -> None:
 def test_money_spent_on_tasks_under_way_is_not_taken_for_the_price_of_those_that_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
+    monkeypatch.setattr("backend.commands.shared.output._EVERY", 0.0)
 
     def do(advance: Advance, tally: Tally) -> None:
         tally.unchanged = 4
@@ -116,7 +118,7 @@ def test_money_spent_on_tasks_under_way_is_not_taken_for_the_price_of_those_that
 def test_what_is_to_come_has_the_mean_price_once_enough_tasks_were_asked_about(
     monkeypatch: pytest.MonkeyPatch, asked: int, done: int, said: str
 ) -> None:
-    monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
+    monkeypatch.setattr("backend.commands.shared.output._EVERY", 0.0)
 
     def do(advance: Advance, tally: Tally) -> None:
         tally.spent_usd, tally.usd_asked, tally.asked = 0.5, 0.5, asked

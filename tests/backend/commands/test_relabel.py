@@ -15,12 +15,13 @@ from scripted_litellm import HashedTexts
 from sqlalchemy import select
 from whole_backend import prompt_of
 
-from backend.commands.relabel.label_changes import LabelChanges
+from backend.commands.relabel.label_changes import fates_of
 from backend.commands.relabel.run import opened_project, relabel
+from backend.commands.shared.arguments import LabelChanges
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError, DatasetError
-from backend.learning.carrying import Transaction, Transactions, run_each
+from backend.learning.carrying import Transactions, _Transaction, run_each
 from backend.ledger import projects
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
@@ -619,7 +620,7 @@ TWO = """<View><Text name="t" value="$text"/>
 def test_a_change_of_two_questions_goes_on_with_the_tasks_that_are_asked_about_again(
     folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dies(transactions: Transactions, write: Callable[[Transaction], Any]) -> None:
+    def dies(transactions: Transactions, write: Callable[[_Transaction], Any]) -> None:
         run_each(transactions, write)
         raise OSError("killed")
 
@@ -883,4 +884,4 @@ def test_a_node_of_a_tree_is_renamed_by_its_name_or_its_path(
 def test_a_name_that_several_nodes_of_a_tree_have_renames_none_of_them() -> None:
     questions = parse_label_config(tree("Animal/Dog", "Animal/Cat", "Plant/Dog")).questions
     with pytest.raises(ConfigError, match="no question has this label"):
-        LabelChanges(renames=["Dog=Hound"]).fates({question.name: question for question in questions})
+        fates_of(LabelChanges(renames=["Dog=Hound"]), {question.name: question for question in questions})

@@ -18,9 +18,9 @@ from rich.console import Console
 from whole_backend import Backend, prompt_of, says
 
 from backend import runtime
-from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.run import opened_project, relabel
 from backend.commands.review import show_disputed
+from backend.commands.shared.arguments import LabelChanges
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio.predictions import relabelled_result
 from backend.questions import ConfigQuestion, parse_label_config

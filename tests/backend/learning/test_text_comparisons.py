@@ -13,8 +13,8 @@ import yaml
 from labelling import LabelFolder
 from whole_backend import prompt_of
 
-from backend.commands.relabel.label_changes import LabelChanges
 from backend.commands.relabel.run import opened_project, relabel
+from backend.commands.shared.arguments import LabelChanges
 from backend.commands.teach import teach_file
 from backend.learning.label_schemes import TextComparison, compare_texts_so_far
 from backend.server.status.alarms import Alert

@@ -2,21 +2,25 @@
 
     python benchmarks/ratings.py [votes.csv ...] [--shuffles 3] [--labels 0,30,100] [--errors exact,absolute]
     python benchmarks/ratings.py --made-up [--draws 2]
+    python benchmarks/ratings.py --ends [--draws 2] [--noise 0.12] [--errors absolute] [--labels 0,30]
 
 A table has the columns ``item_id`` and ``truth``, and one for each model; its prices lie beside it, as JSON
 with ``usd_per_million_input_tokens``. The labels are numbers. People label the first items of a shuffle, and
 the measures are those of all others. Prints Markdown: exact, within one, MAE and quadratic kappa; in brackets
 what is gained over the plain median (MAE: in percent of it), with the worst shuffle; and the cost in percent
 of asking everyone. Beside the joint policy stand the plain median, the median weighted by true accuracies,
-and the policy ``camvo``, which ratings had before.
+and the policy ``camvo``, which ratings had before. ``--ends`` takes scales of five and ten labels with few
+models, and also counts how many unanimous votes were answered with another label.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -162,11 +166,63 @@ def report(name: str, tables: list[VotesTable], labels: list[int], errors: list[
             print(_line(f"joint, {error}, {count} labels", runs), flush=True)
 
 
+_END_ITEMS = 300
+SHAPES: Mapping[str, Callable[[np.random.Generator, float], Array]] = {
+    "uniform": lambda rng, length: rng.uniform(-0.5, length + 0.5, _END_ITEMS),
+    "skewed": lambda rng, length: length * (1.0 - rng.beta(1.2, 4.0, _END_ITEMS)),
+    "ends": lambda rng, length: (
+        length * (rng.choice([0.05, 0.95], _END_ITEMS) + rng.normal(0.0, 0.12, _END_ITEMS))
+    ),
+    "middle": lambda rng, length: rng.normal(0.5 * length, 0.15 * length, _END_ITEMS),
+    "shy": lambda rng, length: rng.uniform(-0.5, length + 0.5, _END_ITEMS),
+}
+"""Where items lie on a scale. With ``shy`` people avoid the ends, and models do not."""
+
+
+def made_up_scale(shape: str, steps: int, models: int, noise: float, seed: int) -> VotesTable:
+    """Ratings on a scale of ``steps`` labels; the noise is a share of its length."""
+    rng = np.random.default_rng([seed, steps, models, *shape.encode()])
+    length = steps - 1.0
+    place = np.clip(SHAPES[shape](rng, length), -0.49, length + 0.49)
+    truth = place if shape != "shy" else length / 2.0 + 0.8 * (place - length / 2.0)
+    own = noise * length * np.exp(rng.normal(0.0, 0.35, models))
+    errors = rng.normal(0.0, noise * length * _SHARED, (_END_ITEMS, 1))
+    errors = errors + rng.normal(size=(_END_ITEMS, models)) * own
+    votes = np.clip(np.rint(place[:, None] + errors), 0, length).astype(np.int64)
+    prices = dict(zip("abcdefg", rng.permutation(_PRICES)[:models].tolist(), strict=False))
+    labels = tuple(str(number + 1) for number in range(steps))
+    return _table(labels, prices, votes, np.rint(truth).astype(np.int64))
+
+
+def ends(draws: int, noise: float, error: ErrorName, labels: int) -> None:
+    """Print one line: the means over all scales against the median of all, and the worst."""
+    lines = []
+    for steps, models, shape, seed in itertools.product((5, 10), (2, 3, 5), SHAPES, range(draws)):
+        table = made_up_scale(shape, steps, models, noise, seed)
+        table = replace(table, aggregation=camvo.OrderedVote(table.labels, error))
+        human = np.arange(_END_ITEMS) < labels
+        trace = replay(camvo.Joint(), table, human=human, window=_WINDOW)
+        _, median = next(_medians(table))
+        ours, plain = _measures(trace.labels, table, ~human), _measures(median, table, ~human)
+        alike = (table.votes == table.votes[:, :1]).all(axis=1) & ~human
+        moved = float((trace.labels != table.votes[:, 0])[alike].mean()) if alike.any() else 0.0
+        cost = float(trace.costs.mean()) / table.full_cost
+        lines.append((ours[0] - plain[0], ours[2] / plain[2] - 1.0, cost, moved))
+    exact, absolute, cost, moved = 100.0 * np.array(lines).T
+    print(
+        f"| {error}, {labels} labels | {exact.mean():+.1f} [{exact.min():+.1f}], {absolute.mean():+.1f}%"
+        f" [{absolute.max():+.0f}%], {cost.mean():.1f}, {moved.mean():.1f}% |",
+        flush=True,
+    )
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("votes", nargs="*", type=Path)
     parser.add_argument("--made-up", action="store_true")
+    parser.add_argument("--ends", action="store_true")
+    parser.add_argument("--noise", type=float, default=0.12)
     parser.add_argument("--shuffles", type=int, default=3)
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--labels", default="0,30,100")
@@ -178,6 +234,8 @@ def main() -> None:
         table = read(path)
         orders = (np.random.default_rng(seed) for seed in range(options.shuffles))
         report(path.stem, [table.take(rng.permutation(len(table.truth))) for rng in orders], labels, errors)
+    for error, count in itertools.product(errors, labels if options.ends else ()):
+        ends(options.draws, options.noise, error, count)
     for kind in KINDS if options.made_up else ():
         report(kind, [made_up(kind, seed) for seed in range(options.draws)], labels, errors)
 

@@ -37,14 +37,14 @@ class Run:
     provider: Provider
     ledger: str
 
-    def start(self, out: str = "out.csv", **variables: str) -> WarmProcess:
+    def start(self, out: str = "out.csv", *options: str, **variables: str) -> WarmProcess:
         environment = child(
             CAMVO_DATABASE_URL=self.ledger,
             CAMVO_CONFIG=str(self.folder / "camvo.yaml"),
             OPENAI_API_KEY="none",
             **variables,
         )
-        command = ["label", "in.csv", "--label-config", "config.xml", "--out", out, "--yes"]
+        command = ["label", "in.csv", "--label-config", "config.xml", "--out", out, "--yes", *options]
         return WarmProcess(command, self.folder, environment, self.log, self.log)
 
     @property
@@ -121,4 +121,19 @@ def test_a_full_disk_of_the_output_keeps_the_answers_for_the_next_run(run: Run) 
         disk.empty()
         assert run.start("disk/out.csv").wait(120) == 0, run.log.read_text()
         assert all(run.labels("disk/out.csv"))
+    assert run.provider.books.number_of_purchases() == TASKS * len(MODELS)
+
+
+def test_a_full_disk_of_the_parts_keeps_the_answers_for_the_next_run(run: Run) -> None:
+    pyarrow_parquet = pytest.importorskip("pyarrow.parquet")
+    with real_disk(run.folder / "disk") as disk:
+        first = run.start("disk/parts", "--engine", "asyncio")
+        wait_until(lambda: run.provider.books.number_of_purchases() > 10, "run under way")
+        disk.fill()
+        assert first.wait(120) == DISK_FULL, run.log.read_text()
+        assert "part 0 is not written: " in run.log.read_text()
+        disk.empty()
+        assert run.start("disk/parts", "--engine", "asyncio").wait(120) == 0, run.log.read_text()
+        parts = [pyarrow_parquet.read_table(part) for part in (disk.folder / "parts").iterdir()]
+        assert sum(part.num_rows for part in parts) == TASKS
     assert run.provider.books.number_of_purchases() == TASKS * len(MODELS)

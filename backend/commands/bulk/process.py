@@ -310,13 +310,12 @@ def await_answers(
     under_way: WorkUnderWay[Any, Any],
     seconds: float,
     console: Console | None,
-    more: str = "",
 ) -> None:
     """After Ctrl-C, ask no more, say so on a console, and wait for the answers that are paid for."""
     process.stop_asking()
     if console is not None:
         said = "stopping when the calls under way have ended; Ctrl-C drops their answers"
-        say(console, f"{said}{more}")
+        say(console, f"{said}. What was bought is kept, and the same command continues")
     for _ in under_way.remaining(seconds):
         pass  # the ledger has it
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import structlog
 from rich.console import Console
@@ -28,7 +29,7 @@ from backend.commands.shared.setup import interruptible, quiet_environment
 from backend.datasets.sinks import PartsFolder, parquet_sink, parts_folder
 from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks
-from backend.errors import ConfigError
+from backend.errors import DISK_FULL, ConfigError, DiskFullError
 from backend.ledger import Ledger, migrate
 from backend.models.model import provider_of
 from backend.server.status.missing import Ending, Missing
@@ -72,6 +73,9 @@ class _Work:
         if self.folder.name.startswith("s3://"):
             names.update(_OF_S3)
         return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+_AGAIN: Final = "run the same command again, which pays for nothing twice, and report this if it comes back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +123,11 @@ class _PartLabeller:
             return _PartOutcome(part.number, counts, interrupted=True)
         except CamvoError as error:
             self._close()  # the runtime calls no more models; the next part opens another
-            return _PartOutcome(part.number, code=error.code, error=str(error))
+            return _PartOutcome(part.number, counts, error.code, str(error))
         except Exception as error:  # its text might quote a task
             _log.error("part_failed", part=part.number, kind=type(error).__name__)
             self._close()
-            return _PartOutcome(part.number, code="internal", error=type(error).__name__)
+            return _PartOutcome(part.number, counts, "internal", f"{type(error).__name__} ({_AGAIN})")
         return _PartOutcome(part.number, counts)
 
     def _label(self, part: Part, counts: RunCounts) -> None:
@@ -164,7 +168,9 @@ def _label_on_ray(work: _Work, parts: Sequence[Part], console: Console) -> Itera
 
     started = not ray.is_initialized()
     if started:
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+        signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own handler aborts the process
     try:
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         context = ray.data.DataContext.get_current()
@@ -221,8 +227,11 @@ def label_in_parts(
     with interruptible():
         counts, errors, missing = _run_parts(path, folder, options, environment, console, label)
     for outcome in errors:
-        say(console, f"part {outcome.part} is not labelled: {outcome.error}")
+        say(console, f"part {outcome.part} is not written: {outcome.error}")
     say(console, f"written to {folder.name}")
+    if any(outcome.code == DISK_FULL for outcome in errors):
+        fix = "make room, and run the same command again: nothing is paid twice"
+        raise DiskFullError("a disk was full, so some parts are not written", where=folder.name, fix=fix)
     ending = Ending.TASKS_LEFT if counts.left or errors else missing.ending
     print_ending(console, ending)
     return ending
@@ -304,10 +313,10 @@ def _gather(
         try:
             with progress_bar(console, "labelling", rows, note=outlook) as advance:
                 for outcome in outcomes:
+                    counts += outcome.counts
                     if outcome.code is not None:
                         errors.append(outcome)
                         continue
-                    counts += outcome.counts
                     if outcome.interrupted:
                         raise KeyboardInterrupt
                     advance(outcome.counts.rows)
@@ -315,6 +324,8 @@ def _gather(
             counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
             say(console, RunTally(counts, spending, work.settings.arms).interrupted(), markup=False)
             raise
+        if errors:  # a part that failed may not have come to its tasks
+            counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
         missing = spending.missing(work.settings.arms)
         lines = [counts.summary(spending.in_all()), *missing.lines()]
         say(console, "\n".join(lines), markup=False)

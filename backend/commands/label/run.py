@@ -452,11 +452,5 @@ class _CountingAgain:
             return under_way.next_ended()[1].result()
         except KeyboardInterrupt:
             self.recounter.stop()
-            await_answers(
-                self._process,
-                under_way,
-                self._jobs.settings.longest_call,
-                self._console,
-                ". What was bought is kept, and the same command continues",
-            )
+            await_answers(self._process, under_way, self._jobs.settings.longest_call, self._console)
             raise

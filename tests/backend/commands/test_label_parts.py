@@ -19,7 +19,13 @@ from whole_backend import prompt_of
 
 from backend.annotation.annotator import Annotator
 from backend.commands.bulk.labelling import Labelling, RunCounts, Spending
-from backend.commands.label.engines import _PartLabeller, _PartOutcome, _run_parts, _Work
+from backend.commands.label.engines import (
+    _PartLabeller,
+    _PartOutcome,
+    _run_parts,
+    _Work,
+    label_in_parts,
+)
 from backend.commands.shared.options import LabelOptions
 from backend.datasets.sinks import parts_folder
 from backend.datasets.tasks import Part, Shard
@@ -162,8 +168,9 @@ def test_a_part_that_cannot_be_sent_is_named_and_the_same_command_sends_it_for_n
             store.refuses = lambda method, query: method == "PUT"
             yield from label_here(work, parts, console)
 
-        _, errors, _ = label_parts(folder, refused, out="s3://bucket/labels")
+        counts, errors, _ = label_parts(folder, refused, out="s3://bucket/labels")
         assert [error.code for error in errors] == ["dataset_invalid"]
+        assert (counts.labelled, counts.left) == (2, 0)
         assert store.objects() == {}
         store.refuses = lambda method, query: False
         label_parts(folder, out="s3://bucket/labels")
@@ -204,9 +211,40 @@ def test_a_part_that_fails_ends_no_other_and_the_same_command_goes_on(tmp_path: 
         counts, errors, _ = label_parts(folder, broken)
         assert [error.part for error in errors] == [0]
         assert counts.labelled == 150
+        said = folder.console.file.getvalue()  # type: ignore[attr-defined]
+        assert "150 of 250 tasks labelled now and 0 before (250 rows)" in said
+        assert "100 tasks were not reached" in said
         counts, errors, _ = label_parts(folder)
         assert (counts.labelled, counts.labelled_before, errors) == (100, 150, [])
         assert folder.server.count() == 2 * len(texts)
+
+
+def test_an_error_amid_a_part_names_the_part_its_kind_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Labelling.run
+
+    def broken(self: Labelling, jobs: Any) -> Iterator[Any]:
+        for job in run(self, jobs):
+            yield job
+            if folder.server.count() == 2 * 7:
+                raise ZeroDivisionError("lovely 5")
+
+    monkeypatch.setattr(Labelling, "run", broken)
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table(*(f"lovely {number}" for number in range(20)))
+        options = LabelOptions(**PLAIN, yes=True)
+
+        def label() -> Ending:
+            return label_in_parts(tmp_path / "in.csv", str(tmp_path / "out"), options, config, "asyncio")
+
+        config = tmp_path / "camvo.yaml"
+        assert label() is Ending.TASKS_LEFT
+        said = capsys.readouterr().out
+        assert "part 0 is not written: ZeroDivisionError (run the same command again" in said
+        assert "7 of 20 tasks labelled now" in said
+        assert label() is Ending.DONE
+        assert folder.server.count() == 2 * 20
 
 
 def test_an_interrupted_run_says_what_it_waits_for_what_is_kept_and_how_to_go_on(

@@ -196,6 +196,7 @@ def test_ctrl_c_waits_for_the_proposal_which_the_next_run_does_not_buy_again(
     folder.console.file, folder.server.script = terminal, interrupted
     with pytest.raises(KeyboardInterrupt):
         refined(folder)
+    assert "What was bought is kept, and the same command continues" in terminal.getvalue()
     folder.server.script = models
     refined(folder)
     assert models.asked == 1

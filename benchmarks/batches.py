@@ -28,7 +28,7 @@ from packing import read_texts, usage
 
 import camvo
 from backend.annotation.asking import COIN
-from backend.commands.bulk.batch_run import AT_ONCE_FROM, FIRST_WINDOW
+from backend.commands.bulk.batch_run import _AT_ONCE_FROM, _FIRST_WINDOW
 from backend.commands.replay.inputs import VotesFile, read_prices
 from camvo.policies.policy import ORDINARY, Conditions, Drawn, Fit, Plan, Waiting, fitted
 
@@ -135,8 +135,8 @@ def bills(path: Path, number: int, stages: int, seed: int) -> str:
     everyone = sum(prices.values()) * len(rows)
     once, batched = Learner(labels, prices), Learner(labels, prices)
     at_once(once, rows, contexts)
-    window = min(FIRST_WINDOW, len(rows) // 20)
-    large = len(rows) >= AT_ONCE_FROM
+    window = min(_FIRST_WINDOW, len(rows) // 20)
+    large = len(rows) >= _AT_ONCE_FROM
     if large:
         at_once(batched, rows[:window], contexts[:window])
     else:

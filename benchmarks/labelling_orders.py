@@ -21,7 +21,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from camvo.scores.guarantee import GRID, BlindTask, Guarantee, Verdicts, queue_place, unbroken_run
+from camvo.scores.guarantee import _GRID, BlindTask, Guarantee, Verdicts, queue_place, unbroken_run
 
 LOOK = 5
 TARGET = 0.97
@@ -207,7 +207,7 @@ def main() -> None:
     kinds = {
         "all above 0.975": {0.99: 1.0},
         "half above 0.975": {0.99: 0.5, 0.8: 0.5},
-        "evenly over the grid": dict.fromkeys((*GRID,), 1.0 / len(GRID)),
+        "evenly over the grid": dict.fromkeys((*_GRID,), 1.0 / len(_GRID)),
         "none above 0.975": {0.9: 1.0},
     }
     for name, scores in kinds.items():

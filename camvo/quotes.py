@@ -299,14 +299,14 @@ def _rate(everyone: int, tasks: int, pace: float) -> float:
 
 REPLAYS: Final = 12
 
-DRIFT: Final = 1.11
+_DRIFT: Final = 1.11
 """The factor by which a project costs more than its replays from the first rounds: plans fitted to more
 rounds find more votes worth their price. Measured by ``benchmarks/quotes.py``."""
 
 _DRIFT_SPREAD: Final = 0.08
 """The standard deviation of its logarithm over projects."""
 
-WIDEST: Final = 1.5
+_WIDEST: Final = 1.5
 """A forecast ends at this many times its lower end, ±20% of the middle: the run keeps to the upper end."""
 
 KEPT_FROM: Final = 150
@@ -389,9 +389,9 @@ def _interval(shares: Array, *, kept: bool = True) -> tuple[float, float, float,
     """The 95% interval of the bill: low, likely, high if the run keeps to it, and high if it is free."""
     logs = np.log(np.clip(shares, 1e-9, 1.0))
     spread = math.hypot(float(logs.std(ddof=1)) * math.sqrt(1.0 + 1.0 / len(logs)), _DRIFT_SPREAD)
-    middle = float(logs.mean()) + math.log(DRIFT)
+    middle = float(logs.mean()) + math.log(_DRIFT)
     low, likely, free = (min(math.exp(middle + times * spread), 1.0) for times in (-_NORMAL, 0.0, _NORMAL))
-    return low, likely, min(free, WIDEST * low) if kept else free, free
+    return low, likely, min(free, _WIDEST * low) if kept else free, free
 
 
 def _agreement(project: JointProject) -> float:
@@ -504,7 +504,7 @@ def mixes(  # noqa: PLR0917 - what is known, and what is wanted
         # The order of labels by confidence depends on the fit, and the last fit is not known yet.
         likely, sure = np.array(shares).T
         humans = float(likely.mean()), float(sure.max())
-        found.append(Mix(times, min(DRIFT * share, 1.0), *humans, len(of_worth[times].human)))
+        found.append(Mix(times, min(_DRIFT * share, 1.0), *humans, len(of_worth[times].human)))
     return found
 
 

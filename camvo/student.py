@@ -30,14 +30,14 @@ from scipy.special import expit
 
 from camvo.typing import Array
 
-BOUND: Final = 2**15
+_BOUND: Final = 2**15
 """The numbers are below it."""
 
 _COUNT: Final = np.dtype("<u2")
 
 
 def _pack_numbers(numbers: NDArray[np.integer]) -> bytes:
-    """The bytes of distinct numbers in [0, :data:`BOUND`), ascending, shape (f,)."""
+    """The bytes of distinct numbers in [0, :data:`_BOUND`), ascending, shape (f,)."""
     if not len(numbers):
         return b""
     low = _low_bits(len(numbers))
@@ -63,13 +63,13 @@ def _unpack_numbers(packed: bytes) -> NDArray[np.int64]:
 
 def _low_bits(count: int) -> int:
     """How many bits of a gap are written as they are, 0 to 13: from the logarithm of 0.48 of the mean gap."""
-    return (BOUND * 48 // (100 * count)).bit_length()
+    return (_BOUND * 48 // (100 * count)).bit_length()
 
 
-FEATURES: Final = BOUND
+_FEATURES: Final = _BOUND
 """The number of different features."""
 
-LONGEST: Final = 1000
+_LONGEST: Final = 1000
 """How many characters of a text are read. Topics show early, and long texts would fill the memory:
 1,000 characters of English take 1.1 kB."""
 
@@ -78,7 +78,7 @@ _MULTIPLIER, _MIXER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD9
 _SHIFT, _HALF = np.uint64(64 - 15), np.uint64(32)
 
 Ngrams: TypeAlias = bytes
-"""The features of a text: distinct numbers below :data:`FEATURES`, packed. Equal sets have equal bytes."""
+"""The features of a text: distinct numbers below :data:`_FEATURES`, packed. Equal sets have equal bytes."""
 
 _SEAL: Final = b"\xff\xff"
 """Begins what is left of a text's features. No packed set does: its first two bytes are its size."""
@@ -93,7 +93,7 @@ def hashed_ngrams(text: str) -> Ngrams:
     >>> hashed_ngrams("Soup,  cold") == hashed_ngrams("soup, COLD")
     True
     """
-    words = " ".join(text.lower().split())[:LONGEST]
+    words = " ".join(text.lower().split())[:_LONGEST]
     codes = np.frombuffer(f" {words} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
     hashes = [_buckets(codes, length) for length in _LENGTHS if len(codes) >= length]
     return _pack_numbers(np.unique(np.concatenate(hashes)).astype(np.int64))
@@ -137,7 +137,7 @@ def _buckets(codes: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
 STUDENT: Final = "student"
 """The name of the student among the arms."""
 
-MOST_TEXTS: Final = 20_000
+_MOST_TEXTS: Final = 20_000
 """How many texts are kept. Later ones are ignored, so that memory does not grow with the rounds; a text of
 200 characters takes half a kilobyte."""
 
@@ -252,7 +252,7 @@ class TaughtTexts:
     @property
     def full(self) -> bool:
         """Whether no further text should teach."""
-        return len(self.texts) >= MOST_TEXTS
+        return len(self.texts) >= _MOST_TEXTS
 
     def add(self, text: TaughtText) -> None:
         """Add a text, or cancel it against one that is owed."""
@@ -440,7 +440,7 @@ def _fit(texts: Sequence[_Numbers], targets: Array, ridge: float, near: _Fit | N
 
     ``near`` is a fit of nearly the same problem: starting there saves time.
     """
-    frequency = np.bincount(np.concatenate(texts), minlength=FEATURES)
+    frequency = np.bincount(np.concatenate(texts), minlength=_FEATURES)
     rarity = np.log((1.0 + len(texts)) / (1.0 + frequency)) + 1.0
     shares = targets.mean(axis=0)
     start = None if near is None else near.weights

@@ -18,11 +18,11 @@ from camvo.numerics.sequential_tests import PromiseTest
 
 _T = TypeVar("_T")
 
-MOST_DISAGREEMENT: Final = 0.15
+_MOST_DISAGREEMENT: Final = 0.15
 """How often two votes of one model may differ. A model asked twice in different words differs this often on
 hard tasks, so a smaller number would blame packing for these differences."""
 
-LEVEL: Final = 0.05
+_LEVEL: Final = 0.05
 """The probability, for each question, of ever unpacking an arm that differs no more often than this."""
 
 
@@ -46,9 +46,9 @@ def judge_pack(agreed: Iterable[bool]) -> _PackVerdict:
     >>> judge_pack([True] * 50).unpacked, judge_pack([False] * 10).unpacked
     (False, True)
     """
-    test, needed, unpacked = PromiseTest(), math.log(1.0 / LEVEL), False
+    test, needed, unpacked = PromiseTest(), math.log(1.0 / _LEVEL), False
     for same in agreed:
-        test.add(MOST_DISAGREEMENT, right=same)
+        test.add(_MOST_DISAGREEMENT, right=same)
         unpacked = unpacked or test.evidence >= needed
     return _PackVerdict(test.tried, test.tried - test.right, unpacked)
 

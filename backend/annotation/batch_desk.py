@@ -36,7 +36,7 @@ from backend.models.batches.provider import WINDOW, BatchProvider, GoneError, Pr
 from backend.settings import BudgetSettings, ModelSettings
 from camvo.twins import same_model
 
-LEASE: Final = 15.0
+_LEASE: Final = 15.0
 """Seconds until another process may take over a job whose sender is silent."""
 
 _REFUSED: Final = (KeyRejectedError, RejectedError, ContextTooLongError, RateLimitedError)
@@ -91,7 +91,7 @@ class Desk:
         self._models = {arm.name: arm for model in models for arm in (model, model.packed) if arm is not None}
         self._requests = Requests(pool)
         self._settlement = Settlement(writer, pool, self._requests, retries, clock)
-        self._lease, self._owner = LEASE, uuid.uuid4().hex
+        self._lease, self._owner = _LEASE, uuid.uuid4().hex
         self._sending: set[str] = set()
         self._refused: dict[str, str] = {}
 

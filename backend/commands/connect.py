@@ -52,7 +52,7 @@ class _Undo:
                 self._say(name, f"undone: {text}")
 
 
-ACTIONS = (
+_ACTIONS = (
     "ANNOTATION_CREATED",
     "ANNOTATIONS_CREATED",
     "ANNOTATION_UPDATED",
@@ -62,7 +62,7 @@ ACTIONS = (
 )
 """The actions that CaMVo handles. TASKS_CREATED is left out: it carries whole imports."""
 
-UNCERTAIN = "Uncertainty sampling"
+_UNCERTAIN = "Uncertainty sampling"
 """Label Studio's name for "least confident first"; its pages do not offer it."""
 
 _MARK = "Connected by camvo connect; before: "
@@ -114,7 +114,7 @@ class Wanted:
             "url": self.webhook_url,
             "send_payload": True,
             "send_for_all_actions": False,
-            "actions": sorted(ACTIONS),
+            "actions": sorted(_ACTIONS),
             "headers": others | ({} if secret is None else {WEBHOOK_HEADER: secret.get_secret_value()}),
             "is_active": True,
         }
@@ -123,7 +123,7 @@ class Wanted:
         """Return the project's settings. Without the first, Label Studio ignores predictions."""
         wanted: dict[str, Any] = {"show_collab_predictions": True, "model_version": self.title}
         if self.review_queue:
-            wanted["sampling"] = UNCERTAIN
+            wanted["sampling"] = _UNCERTAIN
         return wanted
 
 
@@ -196,7 +196,7 @@ def _restore(client: Client, project: int, backends: Sequence[Mapping[str, Any]]
     unchanged = {
         "show_collab_predictions": now.get("show_collab_predictions") is True,
         "model_version": now.get("model_version") in {backend["title"] for backend in backends},
-        "sampling": now.get("sampling") == UNCERTAIN,
+        "sampling": now.get("sampling") == _UNCERTAIN,
     }
     to_restore = _differing({name: value for name, value in before.items() if unchanged.get(name)}, now)
     for name, value in to_restore.items():

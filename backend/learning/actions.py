@@ -94,11 +94,11 @@ def parts(event: WebhookEvent) -> Iterator[WebhookEvent]:
     return event.split(_MARKED if ACTIONS.get(event.action) is _tasks_deleted else PART)
 
 
-Transaction = Callable[[Connection], None]
+_Transaction = Callable[[Connection], None]
 """A function to call in a write transaction."""
 
 
-def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], float]) -> Transaction:
+def prepare_event(event: WebhookEvent, settings: Settings, clock: Callable[[], float]) -> _Transaction:
     """Prepare what a webhook changes: what it says is stored, and the rewards it affects are corrected.
 
     The label config is parsed here, so that the transaction does not wait for it. Repeated and late webhooks

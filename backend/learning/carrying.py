@@ -45,14 +45,14 @@ _PORTION: Final = 50
 _TASKS: Final = 20
 """Tasks that one transaction learns from again."""
 
-Transaction = Callable[[Connection], Any]
+_Transaction = Callable[[Connection], Any]
 """A function to call in a write transaction; it may be called again if the transaction failed."""
 
-Transactions = Generator[Transaction, Any, None]
+Transactions = Generator[_Transaction, Any, None]
 """Transactions to run one after the other. Each is sent what the one before returned."""
 
 
-def run_each(transactions: Transactions, run: Callable[[Transaction], Any]) -> None:
+def run_each(transactions: Transactions, run: Callable[[_Transaction], Any]) -> None:
     """Run transactions in this thread."""
     result = None
     with suppress(StopIteration):
@@ -168,7 +168,7 @@ class Carrying:
             tasks.update((yield from each._steps(self.scheme.epoch)))
         yield from corrections(self.project, sorted(tasks), self.settings, self.now)
 
-    def _steps(self, present: str) -> Generator[Transaction, Any, Sequence[int]]:
+    def _steps(self, present: str) -> Generator[_Transaction, Any, Sequence[int]]:
         """Carry the rounds, and return the tasks that are to be learnt from again."""
         yield self._begin
         for step in (self._carry_events, self._carry_others):

@@ -35,10 +35,10 @@ from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson
 from camvo.state.state import State, findings, findings_with
 from camvo.student import LEAST_TEXTS, STUDENT, Lessons, Student, teach
 
-SNAPSHOT_EVERY = 500
+_SNAPSHOT_EVERY = 500
 """Events between two snapshots of a state, and so the most that a start-up has to add up."""
 
-COPIES = 64
+_COPIES = 64
 """States kept in memory; one with seven arms at d = 384 and their linear models takes 8 MB."""
 
 _PORTION = 256
@@ -49,7 +49,7 @@ _IDLE = 3600.0
 
 _NEWS = 1.05
 """The growth of the number of rounds after which the findings of the tests are stored again; they are also
-after :data:`SNAPSHOT_EVERY` events. What came later is read from the events (:func:`latest_findings`)."""
+after :data:`_SNAPSHOT_EVERY` events. What came later is read from the events (:func:`latest_findings`)."""
 
 _T = TypeVar("_T")
 
@@ -99,7 +99,7 @@ class States:
             copy = _Copy(State(dimension, lambda_l, linear=linear))
         self._copies[key] = copy
         # Those that were read longest ago can be restored from the ledger.
-        for idle in list(self._copies)[: max(len(self._copies) - COPIES, 0)]:
+        for idle in list(self._copies)[: max(len(self._copies) - _COPIES, 0)]:
             if not self._copies[idle].turn.locked():
                 del self._copies[idle]
         arrived = copy.begun
@@ -116,7 +116,7 @@ class States:
                 await self._catch_up(key, copy)
                 copy.reported = 0
             await self._report(key, copy)
-            if copy.sequence - copy.snapshot >= SNAPSHOT_EVERY:
+            if copy.sequence - copy.snapshot >= _SNAPSHOT_EVERY:
                 await self._save(key, copy)
             copy.caught_up = begun
         return copy.state
@@ -184,7 +184,7 @@ class States:
     async def _report(self, key: StateKey, copy: _Copy) -> None:
         """Store the findings of the tests, if they have changed."""
         rounds, sequence = copy.state.rounds, copy.sequence
-        old = sequence - copy.through >= SNAPSHOT_EVERY
+        old = sequence - copy.through >= _SNAPSHOT_EVERY
         if rounds and (old or not copy.reported <= rounds <= copy.reported * _NEWS):
             tests, copy.reported, copy.through = findings(copy.state), rounds, sequence
             await self._access.writer.persist(
@@ -254,7 +254,7 @@ def _form(state: State) -> tuple[int, float, bool]:
     return state.dimension, state.lambda_l, state.linear
 
 
-PAUSE = 10.0
+_PAUSE = 10.0
 """The longest time, in seconds, after which a result is checked for being out of date."""
 
 _PAUSES: Final = 20.0
@@ -290,10 +290,10 @@ class FitCache(Generic[_T]):
     def is_old(self, key: StateKey, kind: Hashable = None, *, pauses: float = math.inf) -> bool:
         """Whether the latest fit may be out of date.
 
-        That is so after :data:`PAUSE`, or after ``pauses`` times as long as the fit took, if that is shorter.
+        That is so after :data:`_PAUSE`, or after ``pauses`` times as long as the fit took, if that is less.
         """
         kept = self._latest[key, kind]
-        return monotonic() - kept.started_at >= min(pauses * kept.seconds, PAUSE)
+        return monotonic() - kept.started_at >= min(pauses * kept.seconds, _PAUSE)
 
     def may_start(self, key: StateKey, kind: Hashable = None) -> bool:
         """Whether another fit may start at once: not if one has just failed."""
@@ -337,7 +337,7 @@ class BackgroundFits:
     """The fits of the kept rounds, by question. Used from one event loop only."""
 
     def __init__(self, workers: Executor) -> None:
-        self._cache: FitCache[_Fitted] = FitCache(workers, most=COPIES, failure="not_studied")
+        self._cache: FitCache[_Fitted] = FitCache(workers, most=_COPIES, failure="not_studied")
 
     async def current(self, key: StateKey, data: FitData, *, now: bool = False) -> Fit:
         """The latest fit of a question; awaits a fit only if it knows less than half of the rounds.
@@ -391,7 +391,7 @@ class Students:
     """The latest student of each question. Used from one event loop only."""
 
     def __init__(self, workers: Executor) -> None:
-        self._cache: FitCache[_Taught] = FitCache(workers, most=COPIES, failure="student_not_taught")
+        self._cache: FitCache[_Taught] = FitCache(workers, most=_COPIES, failure="student_not_taught")
 
     def current(self, key: StateKey, lessons: Lessons) -> Student | None:
         """The latest student; ``None`` before the first. Nobody waits for a student.

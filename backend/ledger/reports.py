@@ -70,10 +70,10 @@ class HumansRow:
 SCORE_BINS = 100
 """Number of equally wide bins into which :meth:`QuestionSums.scores` sorts."""
 
-BLOCKS = 20
+_BLOCKS = 20
 """The most blocks of :meth:`QuestionSums.blocks`."""
 
-LEAST_IN_BLOCK = 100
+_LEAST_IN_BLOCK = 100
 """The fewest rounds of a block, unless there is one block only: smaller ones would show chance alone."""
 
 
@@ -310,7 +310,7 @@ class QuestionSums(QuestionRounds):
         that rise and fall with each batch of tasks.
         """
         rounds = self.connection.scalars(select(func.count()).where(self.condition)).one()
-        most = min(BLOCKS, max(rounds // LEAST_IN_BLOCK, 1))
+        most = min(_BLOCKS, max(rounds // _LEAST_IN_BLOCK, 1))
         block = func.ntile(most).over(order_by=(_rounds.planned_at, _rounds.id)).label("block")
         cost = (_rounds.cost_usd + _rounds.reused_usd).label("cost_usd")
         fields = (cost, _every_model_usd, _rounds.confirmed, _rounds.created_at)

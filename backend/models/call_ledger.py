@@ -152,7 +152,7 @@ POLL = 0.2
 _HELD = 2.0
 """Seconds between two looks at money that other processes hold."""
 
-LEASE = 15.0
+_LEASE = 15.0
 """Seconds until a claim expires unless it is renewed, so the longest wait after a process crashed."""
 
 GRACE = 30.0
@@ -185,7 +185,7 @@ class CallLedger:
         self._claimed: dict[str, tuple[int, float]] = {}
         self._check: Callable[[], None] = lambda: None
         self._not_booked: set[int] = set()
-        self._contacts = Contacts(LEASE)
+        self._contacts = Contacts(_LEASE)
         self._money = MoneyQueue()
         self.settlements = Settlements(writer)
 
@@ -201,7 +201,7 @@ class CallLedger:
         This also measures how far the host's clock is ahead of the ledger's.
         """
         while True:
-            await asyncio.sleep(LEASE / 3)
+            await asyncio.sleep(_LEASE / 3)
             held = dict(sorted(self._claimed.items()))
             try:
                 metrics.clock_skew.set(await self.writer.persist(functools.partial(self._renew, held)))
@@ -214,7 +214,7 @@ class CallLedger:
         ahead = (before + self.clock()) / 2 - theirs
         self._contacts.note(theirs)
         if held:
-            Claims(connection).renew(held, self.owner, LEASE)
+            Claims(connection).renew(held, self.owner, _LEASE)
             money.renew(connection, dict(held.values()))
         return ahead
 
@@ -316,12 +316,12 @@ class CallLedger:
         committed.
         """
         self._contacts.note(now(connection))
-        claim = Claims(connection).acquire(key, self.owner, LEASE, expires=self._contacts.lasting)
+        claim = Claims(connection).acquire(key, self.owner, _LEASE, expires=self._contacts.lasting)
         return Claim(None) if claim is not None and claim.call in self._not_booked else claim
 
     def add_claims(self, connection: Connection, calls: Mapping[str, int]) -> None:
         """Claim keys that nobody has claimed, in a write transaction, for calls with a reservation."""
-        Claims(connection).add(calls, self.owner, LEASE)
+        Claims(connection).add(calls, self.owner, _LEASE)
 
     async def reserve(self, step: Callable[[Connection], _T], query: ModelQuery, until: float) -> _T:
         """Reserve the money for a call; while other calls hold it, wait until one of them is settled.

@@ -96,7 +96,7 @@ def _phrases(label: str, hint: str | None) -> tuple[str, ...]:
     return (*phrases, f"{label}: {hint}") if hint and hint.strip() else phrases
 
 
-LabelSet: TypeAlias = Sequence[tuple[str, str | None]]
+_LabelSet: TypeAlias = Sequence[tuple[str, str | None]]
 """The labels, each a visible text and a hint or ``None``, in the order of the label config; not empty."""
 
 _Vectors: TypeAlias = Mapping[str, Array]
@@ -106,10 +106,10 @@ _Vectors: TypeAlias = Mapping[str, Array]
 class _Voter(Protocol):
     """Chooses a label for a text."""
 
-    def phrases(self, text: str, labels: LabelSet) -> tuple[str, ...]:
+    def phrases(self, text: str, labels: _LabelSet) -> tuple[str, ...]:
         """Return the phrases whose vectors :meth:`choose` needs."""
 
-    def choose(self, text: str, labels: LabelSet, vectors: _Vectors) -> str:
+    def choose(self, text: str, labels: _LabelSet, vectors: _Vectors) -> str:
         """Return the visible text of one of the labels."""
 
 
@@ -120,12 +120,12 @@ class _CosineVoter:
     passages: Callable[[str], tuple[str, ...]]
     describe: Callable[[str, str | None], tuple[str, ...]]
 
-    def phrases(self, text: str, labels: LabelSet) -> tuple[str, ...]:
+    def phrases(self, text: str, labels: _LabelSet) -> tuple[str, ...]:
         """Return the passages of the text and the descriptions of the labels."""
         described = (phrase for name, hint in labels for phrase in self.describe(name, hint))
         return (*self.passages(text), *described)
 
-    def choose(self, text: str, labels: LabelSet, vectors: _Vectors) -> str:
+    def choose(self, text: str, labels: _LabelSet, vectors: _Vectors) -> str:
         """Return the label with the greatest weight of passages."""
         directions = [_direction([vectors[phrase] for phrase in self.describe(*label)]) for label in labels]
         leads, sums = [0.0] * len(labels), [0.0] * len(labels)
@@ -142,11 +142,11 @@ class _LexicalVoter:
 
     features: Callable[[str], Counter[str]]
 
-    def phrases(self, text: str, labels: LabelSet) -> tuple[str, ...]:
+    def phrases(self, text: str, labels: _LabelSet) -> tuple[str, ...]:
         """Return nothing: this voter needs no vectors."""
         return ()
 
-    def choose(self, text: str, labels: LabelSet, vectors: _Vectors) -> str:
+    def choose(self, text: str, labels: _LabelSet, vectors: _Vectors) -> str:
         """Return the label that shares most features with the text, relative to the label's length."""
         counts = self.features(text)
         label_features = [set(self.features(f"{name} {hint or ''}")) for name, hint in labels]
@@ -159,7 +159,7 @@ class _LexicalVoter:
         return labels[_best(scores)][0]
 
 
-VOTERS: Mapping[str, _Voter] = {
+_VOTERS: Mapping[str, _Voter] = {
     "overlap": _LexicalVoter(_stems),
     "keywords": _CosineVoter(_words, _hint_sentences),
     "label-name": _CosineVoter(_whole_text, _label_name),
@@ -272,8 +272,8 @@ def _ballot(model: str, parameters: Mapping[str, Any]) -> _Ballot:
 
     The errors are litellm's own, so that none of them counts as an outage of the provider.
     """
-    if model not in VOTERS:
-        message = f"there is no embedded voter {model!r}; there are {', '.join(VOTERS)}"
+    if model not in _VOTERS:
+        message = f"there is no embedded voter {model!r}; there are {', '.join(_VOTERS)}"
         raise litellm().NotFoundError(message=message, model=model, llm_provider=_PROVIDER)
     questions: Sequence[TaskQuestion] = parameters.get("questions") or ()
     texts = {key: text for question in questions for key, text in question.texts.items()}
@@ -284,10 +284,10 @@ def _ballot(model: str, parameters: Mapping[str, Any]) -> _Ballot:
     if not answerable:
         message = "an embedded voter only answers questions with a list of labels"
         raise litellm().BadRequestError(message=message, model=model, llm_provider=_PROVIDER)
-    return _Ballot(VOTERS[model], "\n".join(texts.values()), answerable)
+    return _Ballot(_VOTERS[model], "\n".join(texts.values()), answerable)
 
 
-def _labels(question: TaskQuestion) -> LabelSet:
+def _labels(question: TaskQuestion) -> _LabelSet:
     return question.config.control.answer_format.labels
 
 

@@ -34,7 +34,7 @@ from backend.errors import (
 )
 from camvo.errors import CamvoError
 
-BY_CLASS: dict[str, type[ModelError]] = {
+_BY_CLASS: dict[str, type[ModelError]] = {
     "APIConnectionError": UnavailableError,
     "APIError": UnavailableError,
     "APIResponseValidationError": UnavailableError,
@@ -191,7 +191,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _kind(error: BaseException, status: int | None) -> type[ModelError]:
     names = (ancestor.__name__ for ancestor in type(error).__mro__)
-    kind = next((BY_CLASS[name] for name in names if name in BY_CLASS), UnavailableError)
+    kind = next((_BY_CLASS[name] for name in names if name in _BY_CLASS), UnavailableError)
     if kind is not UnavailableError:
         return kind
     if status in _BY_STATUS:  # litellm has no specific class for 402, 403 and 413
@@ -324,7 +324,7 @@ class CircuitBreaker:
             self.answered()
 
 
-FIRST_PAUSE: float = 2.0
+_FIRST_PAUSE: float = 2.0
 """Seconds until the first probe of a model that is down; each further one comes after twice the time."""
 
 LONGEST_PAUSE, LONGEST_PAID_PAUSE = 60.0, 300.0
@@ -403,7 +403,7 @@ class Outage:
         self._failures = 0
         self._since = self._since_clock = 0.0
         self._error: ModelError | None = None
-        self._pause, self._probe_at, self._probing, self._paid = FIRST_PAUSE, 0.0, False, 0
+        self._pause, self._probe_at, self._probing, self._paid = _FIRST_PAUSE, 0.0, False, 0
         self._line: list[object] = []  # the calls that wait for the end of the outage, in turn
         self._sleepers: set[asyncio.Future[None]] = set()
         self._pausing: set[asyncio.Future[None]] = set()
@@ -451,7 +451,7 @@ class Outage:
         self._failures += 1
         self._error = error
         if self._failures == FAILURES:
-            self._pause, self._paid = FIRST_PAUSE, 0
+            self._pause, self._paid = _FIRST_PAUSE, 0
             self._probe_at = self.clock() + self._pause
             _log.warning("model_is_down", model=self.model, code=error.code, reason=str(error))
         elif probe:

@@ -261,7 +261,7 @@ _MILLION = 1_000_000
 _PER_MESSAGE = 16
 """Tokens that a provider may add to a message."""
 
-IMAGE_TOKENS = 1000
+_IMAGE_TOKENS = 1000
 """Tokens that an image counts as.
 
 The actual number is unknown before the call: one provider charges 258 tokens per tile of 768 pixels, another
@@ -271,7 +271,7 @@ The actual number is unknown before the call: one provider charges 258 tokens pe
 _PER_IMAGE = 50_000
 """The most tokens that an image takes; some small models charge far more than others."""
 
-MAX_FACTOR = _PER_IMAGE // IMAGE_TOKENS
+MAX_FACTOR = _PER_IMAGE // _IMAGE_TOKENS
 """The most input tokens that a counted token may turn out to be; images have the largest ratio."""
 
 _REASONING = frozenset({"reasoning_effort", "thinking"})
@@ -590,7 +590,7 @@ class Model:
 
     def count(self, messages: Messages) -> int:
         """Return the input tokens by litellm's count."""
-        return count_tokens(texts_of(messages)) + IMAGE_TOKENS * len(image_addresses(messages))
+        return count_tokens(texts_of(messages)) + _IMAGE_TOKENS * len(image_addresses(messages))
 
     def cost(self, messages: Messages, tasks: int = 1, *, schema: Mapping[str, Any] | None = None) -> float:
         """Return the expected cost in $ of one call about ``tasks`` tasks.

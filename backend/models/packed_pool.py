@@ -49,10 +49,10 @@ from backend.telemetry import metrics
 _QUIET: Final = 0.1
 """Seconds without a new task after which prompts are sent, if no other task is being prepared."""
 
-LONGEST: Final = 2.0
+_LONGEST: Final = 2.0
 """Seconds that a task waits for others at most."""
 
-SHARE_OF_PATIENCE: Final = 0.05
+_SHARE_OF_PATIENCE: Final = 0.05
 """A task in a hurry waits for others no longer than this share of its patience."""
 
 _BinKey: TypeAlias = tuple[str, str, str, Purse | None, bool]
@@ -114,7 +114,7 @@ class _Collector:
             self._flush(key)
             waiting = None
         loop = asyncio.get_running_loop()
-        patience = min(max(member.until - monotonic(), 0.0) * SHARE_OF_PATIENCE, LONGEST)
+        patience = min(max(member.until - monotonic(), 0.0) * _SHARE_OF_PATIENCE, _LONGEST)
         if waiting is None:
             waiting = self._bins[key] = _Bin(loop.time() + patience)
         else:

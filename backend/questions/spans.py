@@ -28,10 +28,10 @@ _PLAIN = str.maketrans(
 )
 """Marks that models write in their plain form."""
 
-MOST_SPANS = 1000
+_MOST_SPANS = 1000
 """The most spans in a model's answer. A longer one is no answer: it would take long to read."""
 
-MOST_NESTED = 10
+_MOST_NESTED = 10
 """The most spans of a model's answer that share a character. To count the votes on more takes minutes."""
 
 _MOST_PLACES = 1000
@@ -285,7 +285,7 @@ class Spans:
         A quotation may occur several times in the text. If the words before it do not tell which occurrence
         is meant, the first one that does not have this label yet is taken, because answers follow the text.
         """
-        if not isinstance(answer, list) or len(answer) > MOST_SPANS:
+        if not isinstance(answer, list) or len(answer) > _MOST_SPANS:
             return None
         located = self._ruler.locate(self.field, content.data)
         if (redacted := content.redacted.get(self.field.key)) is not None:
@@ -295,7 +295,7 @@ class Spans:
         for entry in answer:
             new = (span for span in self._candidates(entry, quoted_text, located) if span not in spans)
             spans.update(islice(new, 1))
-        return None if (answer and not spans) or _depth(spans) > MOST_NESTED else write_spans(spans)
+        return None if (answer and not spans) or _depth(spans) > _MOST_NESTED else write_spans(spans)
 
     def result_items(self, vote: str, content: TaskContent) -> list[dict[str, Any]]:
         """Return one item per span, with the words of the span."""

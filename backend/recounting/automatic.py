@@ -171,7 +171,7 @@ says that the labels and scores of the others follow. It is not if that ends wha
 _BLIND_WORK = 30
 """So many blind labels that certify, or are to certify, are more work than a recount may void unasked."""
 
-HOUR = 3600.0
+_HOUR = 3600.0
 """Seconds between two recounts that nobody asked for, unless people have labelled much more."""
 
 _NEWS, _GROWTH = 10, 0.5
@@ -335,7 +335,7 @@ def _is_due(connection: Connection, project: str) -> bool:
     if look and (stored.sequence == look.sequence or at < look.looked_at + _REST * look.seconds):
         return False
     made = [each for each in recounted.countings() if each.reason == "automatic"]
-    if not made or at >= made[0].created_at + HOUR:
+    if not made or at >= made[0].created_at + _HOUR:
         return True
     known, new = Annotations(connection, project).count_received(made[0].created_at)
     return new >= max(_NEWS, _GROWTH * known)

@@ -29,11 +29,11 @@ from backend.server.incoming import WEBHOOK, IncomingRequest, WholeRequest, may_
 from backend.settings import Environment
 from backend.threads import Threads
 
-HEADER_SECONDS = 10.0
+_HEADER_SECONDS = 10.0
 """Seconds for a header, from its first byte or from the connection's start."""
-BODY_SECONDS = 30.0
-BODY_RATE = 100_000
-"""A body has :data:`BODY_SECONDS`, plus one second for every ``BODY_RATE`` bytes that have arrived."""
+_BODY_SECONDS = 30.0
+_BODY_RATE = 100_000
+"""A body has :data:`_BODY_SECONDS`, plus one second for every ``_BODY_RATE`` bytes that have arrived."""
 _LINGER_SECONDS = 5.0
 """Seconds for a client to read a refusal and close; what it still sends is discarded."""
 
@@ -55,7 +55,7 @@ class _Connection:
         self.sock, self.client, self.server = sock, client, server
         self.sock.setblocking(False)
         self.stage = _Stage.HEADER
-        self.expires_at = time.monotonic() + HEADER_SECONDS
+        self.expires_at = time.monotonic() + _HEADER_SECONDS
         self.incoming: IncomingRequest | None = None
         self.request: WholeRequest | None = None
         self.behind = b""
@@ -78,7 +78,7 @@ class _Connection:
         """Record a request's first byte. The first request's time runs from the connection's start."""
         self.incoming = incoming
         if self.stage is _Stage.IDLE:
-            self.stage, self.expires_at = _Stage.HEADER, time.monotonic() + HEADER_SECONDS
+            self.stage, self.expires_at = _Stage.HEADER, time.monotonic() + _HEADER_SECONDS
         return incoming
 
     def await_body(self, received: int) -> None:
@@ -86,7 +86,7 @@ class _Connection:
         now = time.monotonic()
         if self.stage is not _Stage.BODY:
             self.stage, self._body_since = _Stage.BODY, now
-        self.expires_at = self._body_since + BODY_SECONDS + received / BODY_RATE
+        self.expires_at = self._body_since + _BODY_SECONDS + received / _BODY_RATE
 
     def await_answer(self, incoming: IncomingRequest) -> None:
         """Record that the request is complete."""

@@ -86,7 +86,7 @@ class _Deletions:
         return forget_next(connection, self._settings, self._access.clock())
 
 
-KEPT: Final = 60.0
+_KEPT: Final = 60.0
 """Seconds for which a result waits for the next request, which a client sends at once."""
 
 _Result = TypeVar("_Result")
@@ -129,7 +129,7 @@ class _LastingWork(Generic[_Result]):
 
     def _drop_abandoned(self) -> None:
         """Forget the results whose client went away."""
-        latest = self._clock() - self._deadline - KEPT
+        latest = self._clock() - self._deadline - _KEPT
         for asked, entry in list(self._entries.items()):
             if entry.future.done() and entry.asked_at < latest:
                 del self._entries[asked]

@@ -93,7 +93,7 @@ def _renamed(
     return np.asarray(np.maximum(lattice.rows[after, voter[at, number]], 0), dtype=np.int64)
 
 
-CONFIDENCE: Final = 0.8
+_CONFIDENCE: Final = 0.8
 """The confidence level of the bound on a plan's errors. A project follows dozens of plans one after another,
 and its agreement is their mean. So a project keeps its promise more often than a single plan does
 (``docs/agreement.md``)."""
@@ -114,7 +114,7 @@ def rounds_needed(agreement: float) -> int:
         return 1
     if agreement >= 1.0:
         return 2**62
-    return math.ceil(math.log(1.0 - CONFIDENCE) / math.log(agreement))
+    return math.ceil(math.log(1.0 - _CONFIDENCE) / math.log(agreement))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +224,7 @@ class _Problem:
                 float(held @ self._wrong(beliefs, replace(stops, error_price=price)))
                 for beliefs, stops, held in folds
             )
-            if upper_bound(errors, rounds, CONFIDENCE) <= budget:
+            if upper_bound(errors, rounds, _CONFIDENCE) <= budget:
                 best, high = (price, errors / rounds), middle
             else:
                 low = middle + 1

@@ -61,7 +61,7 @@ MOST_FIRST: Final = 200
 While there are too few such rounds, the others stop only where the label is certain."""
 
 LEAST_PACE: Final = 10.0
-MOST_PACE: Final = 144.0
+_MOST_PACE: Final = 144.0
 """Bounds of the pace at which rounds ask all arms (:func:`exploration_pace`)."""
 
 _EXPLOIT: Final = 3.0
@@ -80,7 +80,7 @@ def exploration_pace(regret: float | None, everyone: float) -> float:
             ``None`` if it is not known.
         everyone: how many rounds asked all arms.
     """
-    return FIRST if regret is None else min(max(2.0 * regret * everyone, LEAST_PACE), MOST_PACE)
+    return FIRST if regret is None else min(max(2.0 * regret * everyone, LEAST_PACE), _MOST_PACE)
 
 
 def exploration_within(rate: float, allowance: float) -> tuple[float, float]:

@@ -94,7 +94,7 @@ class FurtherValue:
     arms: tuple[str, ...] = ()
 
 
-NOTHING: Final = FurtherValue()
+_NOTHING: Final = FurtherValue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class _FurtherVotes:
         own = fit.at(context, self.shares)
         failed = frozenset(arm for arm, vote in votes.items() if vote is None)
         if all(arm in votes for arm in own.shortlist):
-            return NOTHING
+            return _NOTHING
         node, tilt = own.plan_node(votes), own.tilt(votes, sure)
         shared = own is fit
 
@@ -130,7 +130,7 @@ class _FurtherVotes:
                 high, arms = middle, wanted
             else:
                 low = middle
-        return FurtherValue(_MOST * _STEP**-high, arms) if arms else NOTHING
+        return FurtherValue(_MOST * _STEP**-high, arms) if arms else _NOTHING
 
     def _plan(self, fit: JointFit, failed: frozenset[str], step: int, *, shared: bool) -> Worth | GradedWorth:
         """The best plan if asking everyone has to gain ``_MOST · _STEP^−step`` right labels."""
@@ -204,7 +204,7 @@ class _Revisit(CaMVo):
         plan = self.plan({_QUESTION: past.observation(state)}, past.costs)
         arms, gain = self.lacking(plan, past.cast)
         if not arms:
-            return NOTHING
+            return _NOTHING
         full = _price(plan, plan.arms)
         share = _price(plan, arms) / full if full > 0.0 else 1.0
         return FurtherValue(gain / max(share, _FREE), arms)
@@ -249,11 +249,11 @@ class _JointFurther:
 
     def further_votes(self, state: State, past: PastRound) -> FurtherValue:
         if past.aggregation != LABEL_VOTE:
-            return NOTHING
+            return _NOTHING
         if self._known is None:
             fit = self.policy.joint_fit(past.observation(state), past.costs)
             if not isinstance(fit, JointFit):
-                return NOTHING
+                return _NOTHING
             self._known = _FurtherVotes(fit, dict(zip(*cheapest_first(past.costs), strict=True)))
         return self._known.on(past.context, past.votes, past.confidences)
 

@@ -220,7 +220,7 @@ def clairvoyant_bound(
     return ClairvoyantBound(float(reached.mean()), float(cost.mean()))
 
 
-MOST_SETS = 2**12 - 1
+_MOST_SETS = 2**12 - 1
 """The number of non-empty sets of 12 models. With more models, a sample of about this size is drawn."""
 
 _CHUNK = 2**23
@@ -238,12 +238,12 @@ def fixed_sets(models: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """
     if models < 1:
         raise InvalidParameterError(f"fixed sets need at least one model, got {models}")
-    if 2**models - 1 <= MOST_SETS:
+    if 2**models - 1 <= _MOST_SETS:
         numbers = np.arange(1, 2**models)
         sets = (numbers[:, None] >> np.arange(models) & 1).astype(np.bool_)
     else:
-        rank = rng.random((MOST_SETS, models)).argsort(axis=1)
-        sample = rank < rng.integers(1, models + 1, size=MOST_SETS)[:, None]
+        rank = rng.random((_MOST_SETS, models)).argsort(axis=1)
+        sample = rank < rng.integers(1, models + 1, size=_MOST_SETS)[:, None]
         extremes = np.vstack([np.eye(models, dtype=np.bool_), np.ones((1, models), dtype=np.bool_)])
         sets = np.unique(np.vstack([extremes, sample]), axis=0)
     sizes = sets.sum(axis=1)

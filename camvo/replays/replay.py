@@ -106,7 +106,7 @@ class VotesTable:
         return float(sum(once_each(self.prices).values()))
 
 
-QUESTION: Final = "label"
+_QUESTION: Final = "label"
 """The name under which the policy sees the table's one question."""
 
 
@@ -143,21 +143,21 @@ class _StudentArm:
             return None
         votes = {arm: said for arm, said in answers[0].items() if arm != STUDENT}
         sure = {arm: said for arm, said in answers[1].items() if arm != STUDENT}
-        decision = policy.decide(plan, votes, confidences=sure).get(QUESTION)
+        decision = policy.decide(plan, votes, confidences=sure).get(_QUESTION)
         return StudiedText(self._ngrams[item], None if decision is None else decision.label)
 
 
 def _all_answers(table: VotesTable, item: int, pupil: _StudentArm | None) -> _Answers:
     """The votes of all models and of the student on one item, and the confidences of those that gave one."""
     row = zip(table.prices, table.votes[item].tolist(), strict=True)
-    votes = {arm: {QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
+    votes = {arm: {_QUESTION: table.labels[vote]} if vote >= 0 else {} for arm, vote in row}
     sure = _confidences(table, item)
     if pupil is not None:
         vote = pupil.vote(item)
-        votes[STUDENT] = {} if vote is None else {QUESTION: vote.label}
+        votes[STUDENT] = {} if vote is None else {_QUESTION: vote.label}
         if vote is not None:
             sure[STUDENT] = vote.confidence
-    return votes, {arm: {QUESTION: confidence} for arm, confidence in sure.items() if votes[arm]}
+    return votes, {arm: {_QUESTION: confidence} for arm, confidence in sure.items() if votes[arm]}
 
 
 def _asked_for(policy: Policy, plan: Plan, said: _Answers) -> _Answers:
@@ -369,14 +369,14 @@ class _Run:
     def _learnt(self, item: int, plan: Plan, known: _Answers, answers: _Answers) -> list[Contribution]:
         """Write the decision into the trace, and return what it and its human label teach."""
         votes, confidences = answers
-        decision = self.policy.decide(plan, votes, confidences=confidences).get(QUESTION)
+        decision = self.policy.decide(plan, votes, confidences=confidences).get(_QUESTION)
         if decision is None:
             return []
         self.trace.labels[item], self.trace.scores[item] = self.positions[decision.label], decision.score
         self.trace.trust[item] = decision.trust
         if said := votes.get(STUDENT):
-            self.trace.student[item] = self.positions[said[QUESTION]]
-        taught = self.policy.contribution(plan, QUESTION, votes, decision.label, confidences=confidences)
+            self.trace.student[item] = self.positions[said[_QUESTION]]
+        taught = self.policy.contribution(plan, _QUESTION, votes, decision.label, confidences=confidences)
         studied = None if self.pupil is None else self.pupil.studied(item, self.policy, plan, answers)
         taught = replace(taught, taught=studied and studied.lesson(None))
         if self.table.truth[item] < 0:
@@ -395,7 +395,7 @@ class _Run:
         votes, confidences = answers
         truth = self.table.labels[self.table.truth[item]]
         corrected = self.policy.contribution(
-            plan, QUESTION, votes, truth, human=True, confidences=confidences
+            plan, _QUESTION, votes, truth, human=True, confidences=confidences
         )
         return revision(taught, replace(corrected, taught=studied and studied.lesson(truth)))
 
@@ -427,7 +427,7 @@ def _windows(
             yield (
                 items,
                 [
-                    {QUESTION: Observation(state, context, table.labels, table.aggregation)}
+                    {_QUESTION: Observation(state, context, table.labels, table.aggregation)}
                     for context in chunk
                 ],
             )

@@ -194,13 +194,13 @@ def risk_curve(labels: NDArray[np.int64], scores: Array, truth: NDArray[np.int64
     return errors
 
 
-LEVEL = 0.02
+_LEVEL = 0.02
 """α, the probability of ever raising a false alarm about a question, over both directions."""
 
-TOLERANCE = 0.05
+_TOLERANCE = 0.05
 """By how much a score may differ from the share right without an alarm."""
 
-LEAST = 10
+_LEAST = 10
 """The fewest labels for an alarm."""
 
 _LATEST = 100
@@ -244,12 +244,12 @@ class ScoreCheck:
         latest_scores, latest_rewards = scores[-_LATEST:], rewards[-_LATEST:]
         low, high = clopper_pearson(float(latest_rewards.sum()), len(latest_rewards))
         mean = float(latest_scores.mean())
-        needed = math.log(2.0 / LEVEL)
+        needed = math.log(2.0 / _LEVEL)
         off: Literal["high", "low"] | None = None
-        if len(labels) >= LEAST:
-            if mean - TOLERANCE > high and _evidence(scores - TOLERANCE, rewards, -_BETS) >= needed:
+        if len(labels) >= _LEAST:
+            if mean - _TOLERANCE > high and _evidence(scores - _TOLERANCE, rewards, -_BETS) >= needed:
                 off = "high"
-            elif mean + TOLERANCE < low and _evidence(scores + TOLERANCE, rewards, _BETS) >= needed:
+            elif mean + _TOLERANCE < low and _evidence(scores + _TOLERANCE, rewards, _BETS) >= needed:
                 off = "low"
         return cls(len(latest_rewards), mean, float(latest_rewards.mean()), low, high, off)
 

@@ -145,7 +145,7 @@ class Verdicts:
         return min(self.first, median_low(rewards))
 
 
-GRID = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975)
+_GRID = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975)
 """The default thresholds, fixed before any audit."""
 
 _BETS = 1.0 - (1.0 - (np.arange(32) + 0.5) / 32) ** 2
@@ -195,7 +195,7 @@ class Guarantee:
     300
     """
 
-    def __init__(self, grid: Sequence[float] = GRID, target: float = 0.97, confidence: float = 0.95) -> None:
+    def __init__(self, grid: Sequence[float] = _GRID, target: float = 0.97, confidence: float = 0.95) -> None:
         rising = all(low < high for low, high in pairwise(grid))
         if not grid or not rising or not (grid[0] >= 0.0 and grid[-1] <= 1.0):
             raise InvalidParameterError(f"thresholds must be in [0, 1] and ascend, got {list(grid)}")

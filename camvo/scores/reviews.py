@@ -25,7 +25,7 @@ from scipy.special import betainc
 from camvo.errors import InvalidParameterError
 from camvo.typing import Array
 
-MIN_SHARE: Final = 0.1
+_MIN_SHARE: Final = 0.1
 """The smallest share of rounds with examples, and of rounds without: comparing them needs both."""
 
 _GRID_CELLS: Final = 4096
@@ -61,7 +61,7 @@ class ExampleTrial:
     @property
     def share(self) -> float:
         """The share of rounds to show examples in: :attr:`helps`, clipped so that both ways are tried."""
-        return min(max(self.helps, MIN_SHARE), 1.0 - MIN_SHARE)
+        return min(max(self.helps, _MIN_SHARE), 1.0 - _MIN_SHARE)
 
 
 def _accuracy_below(right: float, votes: int, share: Array) -> Array:
@@ -69,11 +69,11 @@ def _accuracy_below(right: float, votes: int, share: Array) -> Array:
     return np.asarray(betainc(1.0 + right, 1.0 + votes - right, share), dtype=np.float64)
 
 
-SHARE: Final = 0.02
+_SHARE: Final = 0.02
 _SPREAD: Final = 0.03
 """The prior mean of ρ∞, measured by counting real votes again (docs/review.md), and its deviation."""
 
-HALF: Final = 100.0
+_HALF: Final = 100.0
 """n½: the number of labels that teach half of what all labels can teach."""
 
 _IDLE: Final = 5.0
@@ -108,14 +108,14 @@ def _taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
 
     It is the mean of the prior and of what was seen, each by its precision.
     """
-    reached = seen.labels / (seen.labels + HALF)
+    reached = seen.labels / (seen.labels + _HALF)
     exposure = seen.wrong * reached
     if exposure <= 0.0:
-        return SHARE
+        return _SHARE
     observed = seen.gained / exposure
     variance = max(seen.moved, 1.0) / exposure**2
     precision = 1.0 / _SPREAD**2
-    return max((SHARE * precision + observed / variance) / (precision + 1.0 / variance), 0.0)
+    return max((_SHARE * precision + observed / variance) / (precision + 1.0 / variance), 0.0)
 
 
 def teaches(wrong: float, labels: int, seen: TaughtBefore = NOTHING_SEEN) -> float:
@@ -129,7 +129,7 @@ def teaches(wrong: float, labels: int, seen: TaughtBefore = NOTHING_SEEN) -> flo
     """
     if wrong < 0.0 or labels < 0:
         raise InvalidParameterError(f"wrong and labels must be at least 0, got {wrong} and {labels}")
-    return wrong * _taught_share(seen) * HALF / (labels + HALF) ** 2
+    return wrong * _taught_share(seen) * _HALF / (labels + _HALF) ** 2
 
 
 def seconds_per_label(lead_times: Sequence[float]) -> float:

@@ -27,7 +27,7 @@ and the truth is one more answer:
   log-normally.
 - A model slips with its own probability ε and then names a label at random. Otherwise its vote is drawn from
   p.
-- The truth is drawn from p too, like the vote of a model that slips in 6% of the tasks (:data:`SLIP`).
+- The truth is drawn from p too, like the vote of a model that slips in 6% of the tasks (:data:`_SLIP`).
 
 If models make errors independently, ν is estimated near 0, and the panel is the one-coin posterior with
 estimated accuracies. The more errors are correlated, the less agreement counts. The likelihood of a vote
@@ -36,7 +36,7 @@ p out leaves sums over how many of a label's votes were not slips. Which models 
 earlier votes, as in a plan that asks one after another; the likelihood remains correct.
 
 Votes cannot reveal an error that all models share, such as misreading a convention of the annotators.
-:data:`SLIP` accounts for it: between 3% and 6% of the labels of published test sets are contestable, and
+:data:`_SLIP` accounts for it: between 3% and 6% of the labels of published test sets are contestable, and
 overconfidence does more harm than underconfidence. Calibration learns the rest from human labels.
 """
 
@@ -265,7 +265,7 @@ def _tabulate_patterns(votes: NDArray[np.int64]) -> _PatternTable:
     return _PatternTable(rows, counts.astype(np.float64), index.reshape(-1), ranked)
 
 
-SLIP = 0.06
+_SLIP = 0.06
 """The probability that the truth is a random label instead of a draw from the task's answers."""
 
 _PRIOR_SLIP, _PRIOR_DOUBT, _PRIOR_SPREAD = 0.1, 0.3, 1.0
@@ -308,7 +308,7 @@ class Panel:
         chances = np.repeat(rest[:, None], labels, axis=1)
         item, rank = np.nonzero(is_named)
         chances[item, table.ranked[item, rank]] = named[item, rank]
-        chances = (1.0 - SLIP) * chances + SLIP / labels
+        chances = (1.0 - _SLIP) * chances + _SLIP / labels
         return np.asarray(chances / chances.sum(axis=1, keepdims=True), dtype=np.float64)
 
     def posterior(self, votes: Mapping[str, str], labels: Sequence[str]) -> dict[str, float]:

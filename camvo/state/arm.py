@@ -488,14 +488,14 @@ def _add_contexts(inverse: Inverse, contexts: Sequence[Array], sign: int) -> Non
         inverse.update(rows, solved, sign)
 
 
-RUN = 20
+_RUN = 20
 """How many answers in a row must report another version before the arm continues with another history.
 
 While a provider rolls out a version, two versions alternate. Neither of them starts a history until it has
 given this many answers in a row.
 """
 
-MOST_VERSIONS = 8
+_MOST_VERSIONS = 8
 """How many versions of an arm may start a history. If a provider keeps reporting new versions, only a test of
 the arm's votes starts another."""
 
@@ -583,7 +583,7 @@ class Histories:
         """An arm whose version has changed, its new version, and the number of the history for it."""
         for arm, versions in self._versions.items():
             other, known = versions.other, versions.known
-            if other is not None and versions.run >= RUN and (other in known or len(known) < MOST_VERSIONS):
+            if other is not None and versions.run >= _RUN and (other in known or len(known) < _MOST_VERSIONS):
                 return arm, other, known.get(other, self.next(arm))
         return None
 

@@ -30,7 +30,7 @@ _INFORMATION: Final = 0.2
 LEAST_ROUNDS: Final = 30.0
 """A project with fewer rounds that asked all arms teaches nothing."""
 
-MOST_ROUNDS: Final = 60.0
+_MOST_ROUNDS: Final = 60.0
 """What earlier projects taught counts as so many rounds that asked all arms, if votes fully bear it out."""
 
 _TAILS: Final = 2.0
@@ -185,7 +185,7 @@ class SkillPrior:
         trust = as_before * np.minimum((_TAILS + 1.0) / (_TAILS + apart**2 / variance), 1.0)
         by, prior = np.zeros(len(skills)), prior * trust
         by[known] = -apart * prior / (prior + own)
-        return by - by.mean(), MOST_ROUNDS * float(trust.mean()) if known.all() else 0.0
+        return by - by.mean(), _MOST_ROUNDS * float(trust.mean()) if known.all() else 0.0
 
 
 def _log_t(gaps: Array, variance: Array) -> Array:

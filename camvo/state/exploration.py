@@ -363,7 +363,7 @@ def _counts(rows: Iterable[list[Any]]) -> Counter[VotePattern]:
     return Counter({VotePattern.from_list(pattern): count for *pattern, count in rows})
 
 
-MOST_CONTEXTS: Final = 2000
+_MOST_CONTEXTS: Final = 2000
 """How many rounds a view has: the latest ones, 3 MB at d = 384."""
 
 _ROUNDS_GROWTH: Final = 1.2
@@ -424,7 +424,7 @@ class ContextRounds:
     def _renew(self) -> None:
         """Renew the view, and drop rounds only now: a snapshot then holds all that the view has."""
         self._added = 0
-        del self.patterns[:-MOST_CONTEXTS], self.contexts[:-MOST_CONTEXTS]
+        del self.patterns[:-_MOST_CONTEXTS], self.contexts[:-_MOST_CONTEXTS]
         self.latest = LatestContexts(tuple(self.patterns), np.array(self.contexts))
 
     def renamed(self, names: Mapping[str, str]) -> ContextRounds:

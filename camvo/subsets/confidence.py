@@ -134,10 +134,10 @@ def _frontier(shortfall: float, fineness: int) -> tuple[Array, Array]:
     return np.append(0.0, nodes), np.append(0.0, low)
 
 
-SAMPLES = 4096
+_SAMPLES = 4096
 """Samples per round. The standard error of δ_A is at most 0.8%, and 0.3% around 0.97."""
 
-STREAMS = 16
+_STREAMS = 16
 """How many matrices of normal variables there are: rounds differ in random error, and memory is bounded."""
 
 _TABLE_ARMS = 12
@@ -158,12 +158,12 @@ class Copula:
 
     correlation: Array
     seed: int = 0
-    samples: int = SAMPLES
+    samples: int = _SAMPLES
 
     @classmethod
     def of_round(cls, correlation: Array, rounds: int, context: Array) -> Copula:
         """The copula of a round; the rounds before it and its context, shape (d,), select the stream."""
-        return cls(correlation, zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % STREAMS)
+        return cls(correlation, zlib.crc32(np.ascontiguousarray(context).tobytes(), rounds) % _STREAMS)
 
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
         """Whether each arm is right in each sample, (n, K): 1{Φ(z) < L}, z ~ N(0, C_psd) (Algorithm 4)."""
@@ -171,7 +171,7 @@ class Copula:
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 
 
-@lru_cache(maxsize=2 * STREAMS)
+@lru_cache(maxsize=2 * _STREAMS)
 def _normal(seed: int, samples: int, arms: int) -> Array:
     """The fixed standard normal variables, shape (n, K)."""
     return np.random.default_rng((seed, samples, arms)).standard_normal((samples, arms))

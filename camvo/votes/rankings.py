@@ -16,7 +16,7 @@ from camvo.numerics.small import EPSILON, TIE
 from camvo.typing import Array
 from camvo.votes.aggregation import Ballot
 
-MAX_KEMENY_ITEMS = 8
+_MAX_KEMENY_ITEMS = 8
 """The most items for Kemeny's order, whose search takes m·2ᵐ⁻¹ steps for m items."""
 
 
@@ -57,9 +57,9 @@ def _kemeny_order(preferences: Array, tie_breakers: Array) -> list[int]:
     The search is dynamic programming over subsets of items.
     """
     m = len(preferences)
-    if m > MAX_KEMENY_ITEMS:
+    if m > _MAX_KEMENY_ITEMS:
         raise InvalidParameterError(
-            f"{m} items, Kemeny's rule takes at most {MAX_KEMENY_ITEMS}", fix="use Borda's"
+            f"{m} items, Kemeny's rule takes at most {_MAX_KEMENY_ITEMS}", fix="use Borda's"
         )
     gains = [_sums_over_subsets(weights) for weights in (preferences, tie_breakers)]
     best, first = np.zeros((2**m, 2)), [0] * 2**m

@@ -58,7 +58,7 @@ def _equal_ballot(votes: Mapping[str, str], favourite: str) -> Ballot:
     return Ballot(votes, weights, tie_breakers, dict.fromkeys(votes, 0.5))
 
 
-AGGREGATIONS: Final[Mapping[str, type[Any]]] = {
+_AGGREGATIONS: Final[Mapping[str, type[Any]]] = {
     "labels": LabelVote,
     "numeric": NumericVote,
     "ordered": OrderedVote,
@@ -75,9 +75,9 @@ def describe_aggregation(aggregation: Aggregation) -> dict[str, Any]:
     """Describe an aggregation as plain JSON: its name and its parameters.
 
     Raises:
-        InvalidParameterError: the aggregation is not in :data:`AGGREGATIONS`.
+        InvalidParameterError: the aggregation is not in :data:`_AGGREGATIONS`.
     """
-    for name, kind in AGGREGATIONS.items():
+    for name, kind in _AGGREGATIONS.items():
         if isinstance(aggregation, kind):
             return {"name": name, **asdict(aggregation)}
     raise InvalidParameterError(f"{type(aggregation).__name__} has no name to be stored under")
@@ -90,7 +90,7 @@ def restore_aggregation(description: Mapping[str, Any]) -> Aggregation:
         InvalidParameterError: the name is unknown.
     """
     parameters = dict(description)
-    kind = AGGREGATIONS.get(parameters.pop("name"))
+    kind = _AGGREGATIONS.get(parameters.pop("name"))
     if kind is None:
         raise InvalidParameterError(f"no aggregation is called {description['name']!r}")
     aggregation: Aggregation = kind(**parameters)

@@ -38,7 +38,7 @@ from backend.settings.policies import policy_of
 from camvo.policies.ensemble import Baseline, Majority, Single
 from camvo.twins import twins
 
-FIRST_WINDOW: Final = 150
+_FIRST_WINDOW: Final = 150
 """The most tasks that are labelled first, so that stopping is learnt before the large batches."""
 
 _SHARE: Final = 20
@@ -47,7 +47,7 @@ _SHARE: Final = 20
 _LEAST: Final = 10
 """Fewer tasks teach nothing, so that there is no first window then."""
 
-AT_ONCE_FROM: Final = 5000
+_AT_ONCE_FROM: Final = 5000
 """Tasks from which the first window is asked at once.
 
 With fewer, its full price would be a large part of the whole bill, so it is sent as a round of batches.
@@ -88,7 +88,7 @@ def _first_window(jobs: DatasetJobs, tasks: int) -> int:
         return 0  # nothing is learnt that says when to stop
     with jobs.process.ledger.read() as connection:
         learnt = ProjectRounds(connection, jobs.project).count_tasks()
-    window = min(FIRST_WINDOW, tasks // _SHARE)
+    window = min(_FIRST_WINDOW, tasks // _SHARE)
     return max(window - learnt, 0) if window >= _LEAST else 0
 
 
@@ -141,7 +141,7 @@ class BatchRun:
         window = partial(_first_window, self.jobs, tasks)
         if not (most := window()):
             return True
-        if tasks < AT_ONCE_FROM:
+        if tasks < _AT_ONCE_FROM:
             return self._rounds(desk, window)
         self.label(replace(self.jobs, batching=None), most)
         return True

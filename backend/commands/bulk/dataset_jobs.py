@@ -24,7 +24,7 @@ from backend.runtime import AnnotationProcess
 from backend.server.status.formats import count, dollars
 from backend.settings import Settings
 
-LEVELS: Final = (0.5, 0.7, 0.9, ALL)
+_LEVELS: Final = (0.5, 0.7, 0.9, ALL)
 """The scores for which the quote says how many tasks are below."""
 
 
@@ -36,11 +36,11 @@ class ScoreLevels:
 
     def add(self, score: float) -> None:
         """Count a task."""
-        self.tasks.update(level for level in LEVELS if is_below(score, level))
+        self.tasks.update(level for level in _LEVELS if is_below(score, level))
 
     def lines(self, usd: float) -> Iterator[str]:
         """The quote as sentences; ``usd`` is the price of a task."""
-        for level in LEVELS:
+        for level in _LEVELS:
             number = self.tasks[level]
             which = "all" if level >= ALL else f"those with a score below {level:g}"
             yield f"  --below {level:g}: {which}, {count(number)} for about {dollars(number * usd)}"

@@ -37,7 +37,7 @@ from backend.telemetry import tracing
 from backend.threads import WorkUnderWay
 from camvo.errors import CamvoError
 
-HOPELESS = 50
+_HOPELESS = 50
 """Tasks on which no model votes, without one that is labelled, after which a run ends."""
 
 _BULK = 1_000_000
@@ -147,7 +147,7 @@ class Labelling:
     @property
     def _most_under_way(self) -> int:
         doubtful = self.voteless and not self.counts.labelled
-        return min(self.at_once, max(HOPELESS - self.voteless, 1)) if doubtful else self.at_once
+        return min(self.at_once, max(_HOPELESS - self.voteless, 1)) if doubtful else self.at_once
 
     def _start(self, job: Job) -> None:
         self._under_way.start(job, annotate_in_bulk(self.process.annotator, job))
@@ -198,7 +198,7 @@ class Labelling:
             _log.error("task_failed", project=job.project, task=job.task, kind=type(error).__name__)
         counts.failed[code] += 1
         self.voteless += isinstance(error, NoVoteError) and error.partial is None
-        counts.hopeless = not counts.labelled and self.voteless >= HOPELESS
+        counts.hopeless = not counts.labelled and self.voteless >= _HOPELESS
 
 
 async def annotate_in_bulk(annotator: Annotator, job: Job) -> Prediction | None:

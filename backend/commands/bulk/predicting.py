@@ -173,7 +173,7 @@ def _watching(
 _SAMPLE = 200
 """Tasks that are compared with the ledger at the end of a run."""
 
-TRIES = 4
+_TRIES = 4
 """Consecutive requests without any prediction after which the open tasks are given up."""
 
 _PAUSE = 1.0
@@ -364,7 +364,7 @@ class PredictionRun:
                 unfinished = [task for task in remaining if _is_unfinished(results.get(task["id"]))]
                 waits = any(answer.code == OUTAGE for answer in results.values())
                 fruitless = 0 if waits or len(unfinished) < len(remaining) else fruitless + 1
-                if fruitless == TRIES:
+                if fruitless == _TRIES:
                     tally.undecided += len(unfinished)
                     break
                 if fruitless or waits:

@@ -1,6 +1,6 @@
 """The columns that ``camvo label`` adds to those of the source.
 
-``COLUMNS`` declares each of them once: the files that are written, the notebook's DataFrame and the table in
+``_COLUMNS`` declares each of them once: the files that are written, the notebook's DataFrame and the table in
 docs/label.md follow it. A new column is one more entry.
 """
 
@@ -58,7 +58,7 @@ class _AddedColumn:
     of_round: Callable[[Round], Any] | None = None
 
 
-COLUMNS: Final = (
+_COLUMNS: Final = (
     _AddedColumn("id", str, "the id", of_row=lambda row: row.stored.task.id),
     _AddedColumn(
         "label",
@@ -138,7 +138,7 @@ def _value(column: _AddedColumn, control: str, row: _RowResult) -> Any:
 
 def _named(config: LabelConfig) -> Iterator[tuple[str, _AddedColumn, str]]:
     """Each column with its whole name and its control, which is empty for a column of the row."""
-    for of_controls, columns in groupby(COLUMNS, lambda column: column.of_round is not None):
+    for of_controls, columns in groupby(_COLUMNS, lambda column: column.of_round is not None):
         together = tuple(columns)
         for control in _controls(config) if of_controls else [""]:
             suffix = _suffix(config, control) if of_controls else ""

@@ -112,7 +112,7 @@ BLOCK = 500
 Point: TypeAlias = tuple[str, float | None, int | None, float | None]
 """Policy, δ, k_min and required agreement: what identifies a setting."""
 
-AVERAGED: Final = (
+_AVERAGED: Final = (
     "accuracy",
     "full_accuracy",
     "relative_accuracy",
@@ -131,11 +131,11 @@ AVERAGED: Final = (
 )
 """The fields of a row that are averaged. The mean of ``target_met`` is the share of runs that met it."""
 
-QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+_QUANTILES: Final = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 """The quantiles over the runs of a setting, linear between neighbouring runs."""
 
 LOWEST, MEDIAN, HIGHEST = 0, 3, 6
-"""Positions in :data:`QUANTILES`."""
+"""Positions in :data:`_QUANTILES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +267,9 @@ class ReplayRun:
 
 @dataclass(frozen=True, slots=True)
 class Summary(_OfSetting):
-    """The means of one setting's runs, by the fields of :data:`AVERAGED`; ``None`` if a run has no value.
+    """The means of one setting's runs, by the fields of :data:`_AVERAGED`; ``None`` if a run has no value.
 
-    ``intervals`` are the means' 95% intervals by Student's t, and ``quantiles`` the :data:`QUANTILES`.
+    ``intervals`` are the means' 95% intervals by Student's t, and ``quantiles`` the :data:`_QUANTILES`.
     """
 
     shuffles: int
@@ -296,12 +296,12 @@ class Summary(_OfSetting):
             means: dict[str, float | None] = {}
             intervals: dict[str, tuple[float, float] | None] = {}
             quantiles: dict[str, list[float] | None] = {}
-            for name in AVERAGED:
+            for name in _AVERAGED:
                 values = [getattr(row, name) for row in group]
                 known = None not in values
                 means[name], intervals[name] = measures.mean_interval(values) if known else (None, None)
                 quantiles[name] = (
-                    np.quantile(np.asarray(values, float), QUANTILES).tolist() if known else None
+                    np.quantile(np.asarray(values, float), _QUANTILES).tolist() if known else None
                 )
             summaries.append(cls(*setting, len(group), means, intervals, quantiles, group[0].student))
         return summaries

@@ -48,7 +48,7 @@ Advance: TypeAlias = Callable[[int], object]
 _Note: TypeAlias = Callable[[int, int], str]
 """Returns a text to show, given how many items are finished and how many there are."""
 
-EVERY = 15.0
+_EVERY = 15.0
 """Seconds between two lines where no bar can be drawn."""
 
 _LOOK, _EVERY_WAIT = 0.5, 60.0
@@ -98,7 +98,7 @@ def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[No
         while not over.wait(_LOOK):
             if not (text := waiting()):
                 # A wait that comes and goes is not printed each time that it comes.
-                printed = min(printed, time.monotonic() - _EVERY_WAIT + EVERY)
+                printed = min(printed, time.monotonic() - _EVERY_WAIT + _EVERY)
             elif time.monotonic() - printed >= _EVERY_WAIT:
                 printed = time.monotonic()
                 say(console, text)
@@ -152,7 +152,7 @@ class _Lines:
     def advance(self, items: int) -> None:
         self._done += items
         now = time.monotonic()
-        if now - self._printed < EVERY or not self._done:
+        if now - self._printed < _EVERY or not self._done:
             return
         self._printed = now
         left = (now - self._started) * max(self._total - self._done, 0) / self._done

@@ -24,7 +24,7 @@ from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from camvo.errors import CamvoError
 
-START: Final = 20
+_START: Final = 20
 _MOST: Final = 512
 """The first and the highest number of calls at once."""
 
@@ -46,8 +46,8 @@ class Concurrency:
     Args:
         timeout: seconds that one call may take.
         most: the most calls at once by the settings, which is then also the first number; ``None`` to begin
-            with :data:`START` and to go up to :data:`_MOST`.
-        careful: whether the first answer must show that the server can be sent :data:`START` calls. A
+            with :data:`_START` and to go up to :data:`_MOST`.
+        careful: whether the first answer must show that the server can be sent :data:`_START` calls. A
             server of one's own may answer one call after another, and most of these would time out.
 
     Attributes:
@@ -59,7 +59,7 @@ class Concurrency:
         self._timeout = timeout
         self._most = float(_MOST if most is None else most)
         self._untried = careful and most is None
-        self.limit = _LEAST_USEFUL if self._untried else float(START if most is None else most)
+        self.limit = _LEAST_USEFUL if self._untried else float(_START if most is None else most)
         self.under_way = 0
         self._shortest = float("inf")
         self._until_next_halving = 0
@@ -73,8 +73,8 @@ class Concurrency:
         """Take in the duration of an answer, whose call is still counted as under way."""
         self._until_next_halving -= 1
         self._shortest = min(self._shortest, seconds)
-        if self._untried and seconds * START / _LEAST_USEFUL < self._timeout / 2:
-            self.limit = float(START)
+        if self._untried and seconds * _START / _LEAST_USEFUL < self._timeout / 2:
+            self.limit = float(_START)
         self._untried = False
         quick = seconds < max(_QUICK * self._timeout, _NOTICEABLY_SLOWER * self._shortest)
         if quick and 2 * self.under_way >= self.limit:
@@ -429,7 +429,7 @@ class RateGate:
     @property
     def _delay_at_once(self) -> float:
         """The delay because the model works on few calls at once, seconds."""
-        if self.concurrency.limit >= START:  # neither the settings nor time-outs keep the number low
+        if self.concurrency.limit >= _START:  # neither the settings nor time-outs keep the number low
             return self.durations.delay
         # The mean may be of a time with more calls at once; a call delays others by its own time at most.
         bounded = min(self.durations.mean / self.concurrency.limit, self.durations.shortest)

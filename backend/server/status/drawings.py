@@ -43,7 +43,7 @@ from backend.server.status.report import (
 from camvo.numerics.small import clopper_pearson
 from camvo.shares import LabelShare
 
-SIZE = (3.7, 2.6)
+_SIZE = (3.7, 2.6)
 """Width and height of a drawing in inches: on a screen of 360 pixels its texts have their own size."""
 
 _KEPT = 256
@@ -77,7 +77,7 @@ def _confusion(cells: tuple[ConfusionCount, ...]) -> Picture:
     names = sorted({name for cell in cells for name in (cell.vote, cell.human)})
     of_human = {name: sum(cell.count for cell in cells if cell.human == name) for name in names}
     size = len(names)
-    figure = new_figure(SIZE[0], max(SIZE[1], 1.0 + 0.3 * size))
+    figure = new_figure(_SIZE[0], max(_SIZE[1], 1.0 + 0.3 * size))
     axes = figure.add_subplot()
     for cell in cells:
         row, column = names.index(cell.human), names.index(cell.vote)
@@ -104,7 +104,7 @@ def _confusion(cells: tuple[ConfusionCount, ...]) -> Picture:
 
 def _course(blocks: tuple[Block, ...]) -> Picture:
     """Draw what each block cost, above the share of its labels that were right."""
-    figure = new_figure(*SIZE)
+    figure = new_figure(*_SIZE)
     upper, lower = figure.subplots(2, 1, sharex=True)
     ends = np.cumsum([block.rounds for block in blocks])
     if any(block.every_model_usd > 0.0 for block in blocks):
@@ -155,7 +155,7 @@ class _Priced:
 
 def _prices(models: tuple[_Priced, ...], vote: _Priced | None, measure: str) -> Picture:
     """Draw price against accuracy."""
-    figure = new_figure(*SIZE)
+    figure = new_figure(*_SIZE)
     axes = figure.add_subplot()
     points = {}
     for point, colour, marker in [
@@ -180,7 +180,7 @@ def _prices(models: tuple[_Priced, ...], vote: _Priced | None, measure: str) -> 
 
 def _reliability(blind: ReliabilityReport, reviewed: ReliabilityReport) -> Picture:
     """Draw the share of right labels by their score, of blind labels and of reviewed ones."""
-    figure = new_figure(*SIZE)
+    figure = new_figure(*_SIZE)
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
     _points(axes, reviewed, "reviewed labels", COLOURS[1], "s", 0.006)
@@ -222,7 +222,7 @@ def _points(  # noqa: PLR0917 - how one kind of labels is drawn
 def _label_shares(counts: tuple[LabelCount, ...]) -> Picture:
     """Draw how frequent each label is."""
     total = sum(each.count for each in counts)
-    figure = new_figure(SIZE[0], max(SIZE[1], 0.8 + 0.24 * len(counts)))
+    figure = new_figure(_SIZE[0], max(_SIZE[1], 0.8 + 0.24 * len(counts)))
     axes = figure.add_subplot()
     shares = [each.count / total for each in counts]
     axes.barh(range(len(counts)), shares, height=0.7, color=COLOURS[0])
@@ -240,7 +240,7 @@ def _label_shares(counts: tuple[LabelCount, ...]) -> Picture:
 
 def _score_histogram(counts: tuple[int, ...]) -> Picture:
     """Draw how many labels have which score."""
-    figure = new_figure(*SIZE)
+    figure = new_figure(*_SIZE)
     axes = figure.add_subplot()
     edges = np.arange(HISTOGRAM) / HISTOGRAM
     axes.bar(edges, counts, width=0.92 / HISTOGRAM, align="edge", color=COLOURS[0])
@@ -332,7 +332,7 @@ def _vote(project: ProjectReport, measure: str) -> _Priced | None:
 def _certified(labels: tuple[LabelShare, ...]) -> Picture:
     """Draw each label's share with its interval, above the interval of the blind labels alone."""
     most = sorted(labels, key=lambda label: -label.share)[:_MOST_CERTIFIED]
-    figure = new_figure(SIZE[0], 0.8 + 0.28 * len(most))
+    figure = new_figure(_SIZE[0], 0.8 + 0.28 * len(most))
     axes = figure.add_subplot()
     for row, label in enumerate(most):
         axes.plot(

@@ -30,7 +30,7 @@ from backend.server.status.report import Alert
 from backend.server.status.work import Commands, commands_of, failure_fix
 from camvo.twins import model_of
 
-INCOMPLETE: Final = "tasks_incomplete"
+_INCOMPLETE: Final = "tasks_incomplete"
 """The code of the alarm about labels that were decided without votes which may still come."""
 
 SEPARATOR: Final = ", "
@@ -161,7 +161,7 @@ def _incomplete(tasks: int, lacking: Mapping[str, _Lacking], again: str) -> Aler
     are = "is incomplete: it was" if tasks == 1 else "are incomplete: they were"
     message = f"{of(tasks, 'task')} {are} decided without votes that may still come ({votes})"
     fix = f"do what is said of these models below; then run {again}, which asks them"
-    return Alert(INCOMPLETE, message, fix)
+    return Alert(_INCOMPLETE, message, fix)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def project_progress(
     }
 
 
-PAGE = 1000
+_PAGE = 1000
 """The most tasks in one answer of ``GET /failed``."""
 
 _FINAL = {NoUsableAnswerError.code}
@@ -125,12 +125,12 @@ def failed_task_list(
     connection: Connection, projects: list[str], first: int | None, last: int | None
 ) -> dict[str, Any]:
     """The body of ``GET /failed``: the failed tasks in a range of numbers, and where the next page begins."""
-    listed = failed_tasks.list_failures(connection, projects, first or 0, last, limit=PAGE + 1)
+    listed = failed_tasks.list_failures(connection, projects, first or 0, last, limit=_PAGE + 1)
     tasks = [
         {"task": task.task, "code": task.code, "failed_at": task.failed_at, "final": task.code in _FINAL}
-        for task in listed[:PAGE]
+        for task in listed[:_PAGE]
     ]
-    return {"tasks": tasks, "next": listed[PAGE].task if len(listed) > PAGE else None}
+    return {"tasks": tasks, "next": listed[_PAGE].task if len(listed) > _PAGE else None}
 
 
 def next_steps(project: ProjectReport) -> tuple[NextStep, ...]:

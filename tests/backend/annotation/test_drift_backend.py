@@ -13,10 +13,10 @@ from whole_backend import Backend
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents, StateKey, StateRecords
 from backend.testing import Reply
-from camvo.state.arm import RUN
+from camvo.state.arm import _RUN
 from camvo.state.contribution import Contribution, Restart
 
-OLD, NEW = 4, 4 + RUN
+OLD, NEW = 4, 4 + _RUN
 
 
 def script(versions: dict[str, str]) -> Any:

@@ -41,8 +41,8 @@ def packed(tmp_path: Path, script: Any = honest, **settings: Any) -> Backend:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine tasks take long to prepare; prompts wait for them."""
-    monkeypatch.setattr("backend.models.packed_pool.LONGEST", 60.0)
-    monkeypatch.setattr("backend.models.packed_pool.SHARE_OF_PATIENCE", 1.0)
+    monkeypatch.setattr("backend.models.packed_pool._LONGEST", 60.0)
+    monkeypatch.setattr("backend.models.packed_pool._SHARE_OF_PATIENCE", 1.0)
 
 
 def labels(predictions: list[Any]) -> list[str]:

@@ -79,7 +79,7 @@ def green_calls(folder: LabelFolder) -> Sequence[Any]:
 
 
 def folder_of(path: Path, script: Slow, policy: str) -> LabelFolder:
-    most = {"red": gate.START, "green": 4}
+    most = {"red": gate._START, "green": 4}
     models = {name: {"max_concurrency": calls} for name, calls in most.items()}
     return LabelFolder(path, script, models=models, concurrency=TASKS, policy={"name": policy})
 

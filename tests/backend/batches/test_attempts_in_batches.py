@@ -22,7 +22,7 @@ WRONG = Reply.says({"label": "Ecstatic"})
 
 @pytest.fixture
 def server() -> Iterator[BatchServer]:
-    with patch.object(batch_desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+    with patch.object(batch_desk, "_LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
         yield BatchServer(lambda body: GLAD)
 
 

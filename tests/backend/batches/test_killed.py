@@ -70,7 +70,7 @@ def test_a_run_that_is_killed_at_random_buys_nothing_twice_and_loses_nothing(
     server = BatchServer(moods)
     of_models = {"batch_discount": 0.5, "pack": pack}
     with (
-        patch.object(batch_desk, "LEASE", 0.05),
+        patch.object(batch_desk, "_LEASE", 0.05),
         patch.object(batch_run, "_FIRST_PAUSE", 0.01),
         LabelFolder(
             tmp_path, moods, server=server, of_models=of_models, policy={"name": "joint", "agreement": 0.99}

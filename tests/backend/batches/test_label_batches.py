@@ -53,7 +53,7 @@ def moods(body: dict[str, Any]) -> Reply:
 
 @pytest.fixture
 def server() -> Iterator[BatchServer]:
-    with patch.object(batch_desk, "LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
+    with patch.object(batch_desk, "_LEASE", 0.1), patch.object(batch_run, "_FIRST_PAUSE", 0.02):
         yield BatchServer(moods)
 
 
@@ -161,7 +161,7 @@ def test_questions_under_a_condition_are_bought_in_a_second_batch_where_it_holds
 def test_the_progress_of_batches_promises_no_price_of_the_tasks_that_wait(
     tmp_path: Path, server: BatchServer
 ) -> None:
-    with folder_of(tmp_path / "a", server) as folder, patch.object(output, "EVERY", 0.0):
+    with folder_of(tmp_path / "a", server) as folder, patch.object(output, "_EVERY", 0.0):
         folder.table("lovely", "gloomy", "mixed")
         label(folder)
         shown = folder.console.file.getvalue()  # type: ignore[attr-defined]
@@ -650,7 +650,7 @@ def test_a_first_window_is_labelled_before_the_others_are_sent(
     """The window of a large file is asked at once; that of a small one is a round of batches of its own."""
     with (
         folder_of(tmp_path / "a", server, policy={"name": "joint", "agreement": 0.99}) as folder,
-        patch.object(batch_run, "AT_ONCE_FROM", at_once_from),
+        patch.object(batch_run, "_AT_ONCE_FROM", at_once_from),
         patch.object(batch_run, "_LEAST", 2),
     ):
         folder.table(*(f"lovely {number}" for number in range(40)))

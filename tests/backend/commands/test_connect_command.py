@@ -11,7 +11,7 @@ from label_studio_api import PROJECT, LabelStudioApi
 from pydantic import SecretStr
 
 from backend.commands import connect as connecting
-from backend.commands.connect import ACTIONS, UNCERTAIN, Wanted
+from backend.commands.connect import _ACTIONS, _UNCERTAIN, Wanted
 from backend.errors import LabelStudioError, PrivateAddressError
 from backend.settings import Environment
 
@@ -72,7 +72,7 @@ def test_the_one_webhook_carries_the_secret_and_what_camvo_acts_on(api: LabelStu
     [webhook] = api.webhooks.values()
     assert webhook["url"] == f"{URL}/webhook"
     assert webhook["headers"] == {"X-Camvo-Secret": "a-secret"}
-    assert (webhook["send_for_all_actions"], set(webhook["actions"])) == (False, set(ACTIONS))
+    assert (webhook["send_for_all_actions"], set(webhook["actions"])) == (False, set(_ACTIONS))
 
 
 def test_credentials_and_extra_params_are_sent_along(api: LabelStudioApi) -> None:
@@ -85,7 +85,7 @@ def test_credentials_and_extra_params_are_sent_along(api: LabelStudioApi) -> Non
 @pytest.mark.parametrize("review_queue", [False, True])
 def test_the_order_of_tasks_changes_on_request_only(api: LabelStudioApi, review_queue: bool) -> None:
     connect(api, review_queue=review_queue)
-    assert (api.project["sampling"] == UNCERTAIN) == review_queue
+    assert (api.project["sampling"] == _UNCERTAIN) == review_queue
 
 
 def test_predictions_that_were_hidden_are_shown(api: LabelStudioApi) -> None:

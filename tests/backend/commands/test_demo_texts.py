@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from backend.models.embedded_voters import VOTERS
+from backend.models.embedded_voters import _VOTERS
 from backend.models.embedder import Embedder
 from backend.questions import TaskQuestion, parse_label_config
 
@@ -48,13 +48,13 @@ def accuracies(kind: str, embedder: Embedder) -> dict[str, float]:
     right: Counter[str] = Counter()
     for entry in TEXTS[kind]:
         votes = {}
-        for name, voter in VOTERS.items():
+        for name, voter in _VOTERS.items():
             phrases = voter.phrases(entry["text"], labels)
             vectors = dict(zip(phrases, embedder.embed(phrases), strict=True))
             votes[name] = voter.choose(entry["text"], labels, vectors)
         votes["majority"] = Counter(votes.values()).most_common(1)[0][0]
         right.update(name for name, vote in votes.items() if vote == entry["gold"])
-    return {name: right[name] / len(TEXTS[kind]) for name in (*VOTERS, "majority")}
+    return {name: right[name] / len(TEXTS[kind]) for name in (*_VOTERS, "majority")}
 
 
 @pytest.mark.parametrize(("kind", "least"), [("sentiment", 0.7), ("topic", 0.85)])

@@ -11,7 +11,7 @@ import yaml
 from labelling import LabelFolder, always
 from whole_backend import prompt_of
 
-from backend.commands.bulk.dataset_jobs import LEVELS
+from backend.commands.bulk.dataset_jobs import _LEVELS
 from backend.commands.shared.certificate import contents_of
 from backend.commands.teach import teach_file
 from backend.errors import ConfigError
@@ -88,7 +88,7 @@ def test_low_scores_that_people_have_labelled_are_counted_among_all_only(folder:
     folder.write("people.csv", "camvo_project,text,camvo_label\nin,rain 0,Sad\n")
     teach_file(folder.path / "people.csv", folder.path / "camvo.yaml")
     scores = {row["text"]: float(row["camvo_score"]) for row in folder.rows()}
-    level = next(level for level in LEVELS if scores["rain 0"] < level)
+    level = next(level for level in _LEVELS if scores["rain 0"] < level)
     low = sum(score < level for score in scores.values()) - 1
     instructed(folder, "Be brave.")
     labels(folder)

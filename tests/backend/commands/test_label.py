@@ -389,7 +389,7 @@ def test_a_blank_text_that_was_filled_in_is_missing_no_more(tmp_path: Path) -> N
 
 
 def test_models_that_never_vote_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backend.commands.bulk.labelling.HOPELESS", 3)
+    monkeypatch.setattr("backend.commands.bulk.labelling._HOPELESS", 3)
     with LabelFolder(tmp_path, lambda body: Reply.fails(401)) as folder:
         folder.table(*(f"text {number}" for number in range(30)))
         tally = folder.label()
@@ -408,12 +408,12 @@ def test_while_no_model_votes_a_run_begins_no_more_tasks_than_end_it() -> None:
     thread = LoopThread()
     thread.start()
     process = cast("AnnotationProcess", SimpleNamespace(thread=thread, annotator=NobodyVotes()))
-    run = labelling.Labelling(process, at_once=labelling.HOPELESS + 14)
+    run = labelling.Labelling(process, at_once=labelling._HOPELESS + 14)
     job = cast("Job", SimpleNamespace(project="in", task=1))
     ended = [*run.run([job] * 1000)]
     thread.stop()
     assert run.counts.hopeless
-    assert len(begun) == len(ended) == labelling.HOPELESS + 14
+    assert len(begun) == len(ended) == labelling._HOPELESS + 14
 
 
 def dear(body: dict[str, Any]) -> Reply:
@@ -486,7 +486,7 @@ def test_a_question_without_a_vote_leaves_its_column_empty_and_is_named(tmp_path
 def test_tasks_with_a_label_for_one_question_do_not_end_a_run_as_hopeless(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.commands.bulk.labelling.HOPELESS", 2)
+    monkeypatch.setattr("backend.commands.bulk.labelling._HOPELESS", 2)
     with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "topic": "Sport"})) as folder:
         folder.table(*(f"text {number}" for number in range(4)))
         tally = folder.label(label_config=XML, labels=(), text_column=None)

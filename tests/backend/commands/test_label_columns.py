@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 from labelling import LabelFolder, always
 
-from backend.commands.label.columns import COLUMNS, _AddedColumn, added_kinds
+from backend.commands.label.columns import _COLUMNS, _AddedColumn, added_kinds
 from backend.notebook import label
 from backend.questions import parse_label_config
 
@@ -50,7 +50,7 @@ KINDS = {
 @pytest.fixture(autouse=True)
 def one_more_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """A column of whole numbers, which is added by its declaration alone."""
-    monkeypatch.setattr("backend.commands.label.columns.COLUMNS", (*COLUMNS, VOTERS))
+    monkeypatch.setattr("backend.commands.label.columns._COLUMNS", (*_COLUMNS, VOTERS))
 
 
 @pytest.fixture
@@ -118,11 +118,11 @@ def test_each_control_has_columns_of_its_own() -> None:
 
 
 def test_every_column_is_filled_in_one_way() -> None:
-    assert all((column.of_row is None) != (column.of_round is None) for column in COLUMNS)
+    assert all((column.of_row is None) != (column.of_round is None) for column in _COLUMNS)
 
 
 def test_the_documented_columns_are_the_declared_ones() -> None:
-    rows = [f"| `camvo_{column.name}` | {WORDS[column.kind]} | {column.meaning} |" for column in COLUMNS]
+    rows = [f"| `camvo_{column.name}` | {WORDS[column.kind]} | {column.meaning} |" for column in _COLUMNS]
     table = "\n".join(["| column | type | content |", "|---|---|---|", *rows])
     assert f"\n\n{table}\n\n" in DOCS.read_text("utf-8")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from label_studio_api import PROJECT, LabelStudioApi, region
 
 from backend.commands.bulk import predicting
-from backend.commands.bulk.predicting import TRIES, PredictionRun, Tally
+from backend.commands.bulk.predicting import _TRIES, PredictionRun, Tally
 from backend.commands.shared.backend_client import Progress, TaskAnswer
 from backend.errors import BodyTooLargeError, LabelStudioError
 
@@ -217,7 +217,7 @@ def test_a_task_that_never_gets_one_is_given_up_and_counted(api: LabelStudioApi)
     oracle = Oracle()
     oracle.late[second] = 1000
     assert run(api, oracle) == Tally(created=1, undecided=1)
-    assert oracle.asked == [[first, second], *[[second]] * TRIES]
+    assert oracle.asked == [[first, second], *[[second]] * _TRIES]
 
 
 def test_waiting_grows_with_every_request_in_vain(api: LabelStudioApi, waited: list[float]) -> None:
@@ -227,7 +227,7 @@ def test_waiting_grows_with_every_request_in_vain(api: LabelStudioApi, waited: l
     waited.clear()
     run(api, oracle)
     assert waited == sorted(waited)
-    assert len(waited) == TRIES - 1
+    assert len(waited) == _TRIES - 1
 
 
 def test_tasks_too_long_for_one_request_are_sent_in_several(api: LabelStudioApi) -> None:

@@ -122,7 +122,7 @@ def test_again_makes_one_more_attempt_at_final_tasks(
 def test_failed_tasks_are_fetched_page_by_page(
     backend: Backend, client: BackendClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.server.status.work.PAGE", 2)
+    monkeypatch.setattr("backend.server.status.work._PAGE", 2)
     backend.predict(*({"id": number, "data": {}} for number in range(1, 6)))
     (key,) = [project["key"] for project in backend.client.get("/status?format=json").get_json()["projects"]]
     assert client.failed_tasks(key) == [1, 2, 3, 4, 5]

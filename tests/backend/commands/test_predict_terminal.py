@@ -94,7 +94,7 @@ def test_an_error_comes_after_the_totals() -> None:
 def test_money_spent_on_tasks_under_way_is_not_taken_for_the_price_of_those_that_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
+    monkeypatch.setattr("backend.commands.shared.output._EVERY", 0.0)
 
     def do(advance: Advance, tally: Tally) -> None:
         tally.unchanged = 4
@@ -118,7 +118,7 @@ def test_money_spent_on_tasks_under_way_is_not_taken_for_the_price_of_those_that
 def test_what_is_to_come_has_the_mean_price_once_enough_tasks_were_asked_about(
     monkeypatch: pytest.MonkeyPatch, asked: int, done: int, said: str
 ) -> None:
-    monkeypatch.setattr("backend.commands.shared.output.EVERY", 0.0)
+    monkeypatch.setattr("backend.commands.shared.output._EVERY", 0.0)
 
     def do(advance: Advance, tally: Tally) -> None:
         tally.spent_usd, tally.usd_asked, tally.asked = 0.5, 0.5, asked

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from backend.commands.shared import output
-from backend.commands.shared.output import EVERY, progress_bar
+from backend.commands.shared.output import _EVERY, progress_bar
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def printed(steps: list[tuple[float, int]], *, terminal: bool = False) -> str:
 
 
 def test_a_redirected_command_says_how_far_it_is_every_so_often() -> None:
-    assert printed([(EVERY, 500), (1.0, 10), (EVERY, 490)]).splitlines() == [
+    assert printed([(_EVERY, 500), (1.0, 10), (_EVERY, 490)]).splitlines() == [
         "replaying: 500 of 2,000 (25%), about 45 s left",
         "replaying: 1,000 of 2,000 (50%), about 31 s left",
     ]
@@ -45,11 +45,11 @@ def test_a_redirected_command_that_is_quick_says_nothing() -> None:
 
 
 def test_nothing_done_yet_is_no_progress() -> None:
-    assert printed([(EVERY, 0)]) == ""
+    assert printed([(_EVERY, 0)]) == ""
 
 
 def test_a_terminal_has_a_bar_and_no_lines() -> None:
-    assert "about" not in printed([(EVERY, 2000)], terminal=True)
+    assert "about" not in printed([(_EVERY, 2000)], terminal=True)
 
 
 def test_a_note_is_shown_beside_the_numbers() -> None:
@@ -57,7 +57,7 @@ def test_a_note_is_shown_beside_the_numbers() -> None:
     console = Console(file=stream, width=80)
     note = lambda done, total: f"${done} of ${total}"  # noqa: E731
     with progress_bar(console, "tasks", 4, note=note) as advance:
-        CLOCK.now = EVERY
+        CLOCK.now = _EVERY
         advance(1)
     assert stream.getvalue() == "tasks: 1 of 4 (25%), about 45 s left, $1 of $4\n"
 

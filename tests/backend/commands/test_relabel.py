@@ -21,7 +21,7 @@ from backend.commands.shared.arguments import LabelChanges
 from backend.commands.teach import teach_file
 from backend.datasets.tasks import plain_label_config
 from backend.errors import ConfigError, DatasetError
-from backend.learning.carrying import Transaction, Transactions, run_each
+from backend.learning.carrying import Transactions, _Transaction, run_each
 from backend.ledger import projects
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.database import tables
@@ -620,7 +620,7 @@ TWO = """<View><Text name="t" value="$text"/>
 def test_a_change_of_two_questions_goes_on_with_the_tasks_that_are_asked_about_again(
     folder: LabelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def dies(transactions: Transactions, write: Callable[[Transaction], Any]) -> None:
+    def dies(transactions: Transactions, write: Callable[[_Transaction], Any]) -> None:
         run_each(transactions, write)
         raise OSError("killed")
 

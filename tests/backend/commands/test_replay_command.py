@@ -18,7 +18,7 @@ from command_line import called
 from server_process import child, wait_until
 from synthetic_votes import SyntheticModel, draw_votes_table
 
-from backend.commands.replay.runs import AVERAGED, ReplayRow, Summary
+from backend.commands.replay.runs import _AVERAGED, ReplayRow, Summary
 
 DOCUMENTED = (Path(__file__).parents[3] / "docs" / "replay.md").read_text("utf-8")
 MODELS = {
@@ -75,7 +75,7 @@ def test_a_mean_of_the_json_has_the_documented_fields(out: dict[str, Any]) -> No
     names = [field.name for field in fields(Summary)]
     assert [list(mean) for mean in out["means"]] == [names] * 4
     assert all(f"`{name}`" in DOCUMENTED for name in names)
-    assert list(out["means"][0]["means"]) == list(AVERAGED)
+    assert list(out["means"][0]["means"]) == list(_AVERAGED)
 
 
 def test_the_rows_are_every_policy_delta_and_seed(out: dict[str, Any]) -> None:

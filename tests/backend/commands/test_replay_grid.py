@@ -10,7 +10,7 @@ from synthetic_votes import SyntheticModel, draw_votes_table
 
 from backend.commands.replay.inputs import HumanLabels, Shuffle
 from backend.commands.replay.runs import (
-    AVERAGED,
+    _AVERAGED,
     HIGHEST,
     LOWEST,
     MEDIAN,
@@ -342,7 +342,7 @@ def test_a_summary_is_the_mean_over_the_shuffles_of_a_setting(table: VotesTable)
     assert interval is not None
     assert sum(interval) / 2 == pytest.approx(np.mean(accuracies))
     assert (majority.means["target_met"], majority.intervals["target_met"]) == (None, None)
-    assert set(camvo.means) == set(camvo.intervals) == set(camvo.quantiles) == set(AVERAGED)
+    assert set(camvo.means) == set(camvo.intervals) == set(camvo.quantiles) == set(_AVERAGED)
     assert majority.quantiles["target_met"] is None
 
 

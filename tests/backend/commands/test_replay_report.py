@@ -24,7 +24,7 @@ from backend.charts import Picture, name_points, new_figure
 from backend.commands.replay.options import SharedOptions
 from backend.commands.replay.report_blocks import PICTURES, _spread
 from backend.commands.replay.report_data import ReportData, SettingRuns
-from backend.commands.replay.runs import QUANTILES, Point, ReplayRow, ReplayRun, ReplaySetting, Summary
+from backend.commands.replay.runs import _QUANTILES, Point, ReplayRow, ReplayRun, ReplaySetting, Summary
 from backend.commands.replay.study import ReplayStudy, draw_report
 from camvo.errors import CamvoError, InvalidParameterError
 from camvo.policies.camvo import CaMVo
@@ -106,7 +106,7 @@ def replayed(
             means[name] = mean
             intervals[name] = None if mean is None or shuffles == 1 else (mean - 0.0625, mean + 0.0625)
             quantiles[name] = (
-                None if mean is None else np.quantile(np.array(values, float), QUANTILES).tolist()
+                None if mean is None else np.quantile(np.array(values, float), _QUANTILES).tolist()
             )
         runs += mine
         summaries.append(Summary(*key, shuffles, means, intervals, quantiles))

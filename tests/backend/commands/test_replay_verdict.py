@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.commands.replay.inputs import VotesFile, oddities
-from backend.commands.replay.runs import AVERAGED, QUANTILES, Summary
+from backend.commands.replay.runs import _AVERAGED, _QUANTILES, Summary
 from backend.commands.replay.table import _verdict
 
 
@@ -18,14 +18,14 @@ def setting(
     policy: str, accuracy: float, cost: float, *, delta: float | None = None, worst: float | None = None
 ) -> Summary:
     """A setting of a table whose full vote is right in 80% of the items."""
-    means: dict[str, float | None] = dict.fromkeys(AVERAGED)
+    means: dict[str, float | None] = dict.fromkeys(_AVERAGED)
     least = accuracy if worst is None else worst
     met = None if delta is None else float(least >= delta * 0.8)
     means |= {"accuracy": accuracy, "full_accuracy": 0.8, "agreement": accuracy, "target_met": met}
     means |= {"cost": 10.0 * cost, "cost_share": cost, "relative_accuracy": accuracy / 0.8}
-    quantiles: dict[str, list[float] | None] = dict.fromkeys(AVERAGED)
-    quantiles["relative_accuracy"] = [least / 0.8, *[accuracy / 0.8] * (len(QUANTILES) - 1)]
-    return Summary(policy, delta, None, None, 3, means, dict.fromkeys(AVERAGED), quantiles)
+    quantiles: dict[str, list[float] | None] = dict.fromkeys(_AVERAGED)
+    quantiles["relative_accuracy"] = [least / 0.8, *[accuracy / 0.8] * (len(_QUANTILES) - 1)]
+    return Summary(policy, delta, None, None, 3, means, dict.fromkeys(_AVERAGED), quantiles)
 
 
 CAMVO = setting("camvo", 0.78, 0.6, delta=0.97)

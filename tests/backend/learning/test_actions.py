@@ -13,7 +13,7 @@ from backend.ledger.human_annotations import Annotations
 from backend.questions import LabelConfig, parse_label_config
 
 
-def prepare(event: WebhookEvent) -> actions.Transaction:
+def prepare(event: WebhookEvent) -> actions._Transaction:
     return actions.prepare_event(event, settings.load(None), lambda: 1.0)
 
 

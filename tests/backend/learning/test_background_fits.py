@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from backend.learning import states
-from backend.learning.states import PAUSE, BackgroundFits, Students
+from backend.learning.states import _PAUSE, BackgroundFits, Students
 from backend.ledger.events import StateKey
 from camvo.policies.policy import Fit, FitData, JointFitData, fitted
 from camvo.state.contribution import ConfidenceCounts, KeptRound, LatestRounds, SureVote
@@ -79,7 +79,7 @@ def test_a_plan_gets_the_latest_fit_while_the_next_one_is_under_way(process: Pro
 
     async def run() -> None:
         await process.current(before)
-        process.now += PAUSE
+        process.now += _PAUSE
         busy = threading.Event()
         process.worker.submit(busy.wait)
         assert await process.current(after) == fitted(before)
@@ -105,7 +105,7 @@ def test_a_fit_of_older_data_under_way_is_not_the_fit_of_now(process: Process) -
 
     async def run() -> None:
         await process.current(first)
-        process.now += PAUSE
+        process.now += _PAUSE
         busy = threading.Event()
         process.worker.submit(busy.wait)
         await process.current(before)  # starts its fit
@@ -130,12 +130,12 @@ def test_a_fit_that_fails_is_tried_again_after_a_pause(
     async def run() -> None:
         await process.current(before)
         monkeypatch.setattr(states, "fitted", fails)
-        process.now += PAUSE
+        process.now += _PAUSE
         for _ in range(3):
             await process.current(after)
             await process.settled()
         assert tried == [after]
-        process.now += PAUSE
+        process.now += _PAUSE
         await process.current(after)
         await process.settled()
         assert tried == [after, after]
@@ -148,7 +148,7 @@ def test_new_data_within_the_pause_starts_no_fit(process: Process) -> None:
 
     async def run() -> None:
         await process.current(before)
-        process.now += PAUSE / 2
+        process.now += _PAUSE / 2
         await process.current(after)
         await process.settled()
         assert await process.current(after) == fitted(before)
@@ -276,7 +276,7 @@ def test_a_lesson_that_is_taken_back_teaches_a_student_after_the_pause(process: 
         students.current(KEY, after)
         await process.settled()
         assert students.current(KEY, after) is teach(before)
-        process.now += PAUSE
+        process.now += _PAUSE
         students.current(KEY, after)
         await process.settled()
         assert students.current(KEY, after) is teach(after)

@@ -37,7 +37,7 @@ TEXTS = {
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labelled tasks are used as examples at once."""
-    monkeypatch.setattr(states, "PAUSE", 0.0)
+    monkeypatch.setattr(states, "_PAUSE", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from backend.ledger.database import tables
 @pytest.fixture(autouse=True)
 def attentive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labelled tasks are used as examples at once."""
-    monkeypatch.setattr(states, "PAUSE", 0.0)
+    monkeypatch.setattr(states, "_PAUSE", 0.0)
 
 
 def predict(backend: Backend, *numbers: int) -> None:

@@ -13,7 +13,7 @@ from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
 from backend.learning import states
-from backend.learning.states import PAUSE, Scorers
+from backend.learning.states import _PAUSE, Scorers
 from backend.ledger import Ledger, LedgerAccess, rounds
 from backend.ledger.events import StateKey
 from camvo.scores.scorer import Scorer
@@ -42,7 +42,7 @@ class Process:
 
     async def caught_up(self) -> Scorer:
         """The scorer of a prediction once the background fits have ended."""
-        self.now += PAUSE
+        self.now += _PAUSE
         await self.current()
         await nothing_under_way()
         return await self.current()
@@ -78,7 +78,7 @@ def test_new_labels_are_learnt_beside_the_predictions(sqlite_ledger: Ledger, pro
         first = await process.current()
         store(sqlite_ledger, range(41, 51), 0.0)
         soon = await process.current()
-        process.now += PAUSE
+        process.now += _PAUSE
         late = await process.current()
         return [labels_behind(one) for one in (first, soon, late, await process.caught_up())]
 

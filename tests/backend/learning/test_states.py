@@ -230,7 +230,7 @@ def test_two_processes_on_one_ledger_have_equal_states(
 def test_a_state_that_was_dropped_from_memory_comes_back(
     process: Process, sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "COPIES", 1)
+    monkeypatch.setattr(module, "_COPIES", 1)
     append(sqlite_ledger, lesson(0))
     process.current()
     process.current(StateKey("8.1", "mood", "epoch"))
@@ -242,7 +242,7 @@ def test_a_state_that_was_dropped_from_memory_comes_back(
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr(module, "_SNAPSHOT_EVERY", 3)
 
 
 @pytest.mark.usefixtures("often")
@@ -384,7 +384,7 @@ def test_a_restarted_pool_knows_the_usage_of_its_models(tmp_path: Path) -> None:
 def test_a_policy_that_begins_to_read_linear_models_has_them_of_all_events(
     restarted: bool, process: Process, sqlite_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SNAPSHOT_EVERY", 1)
+    monkeypatch.setattr(module, "_SNAPSHOT_EVERY", 1)
     lessons = [lesson(seed) for seed in range(3)]
     for one in lessons:
         append(sqlite_ledger, one)

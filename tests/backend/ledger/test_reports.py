@@ -311,7 +311,7 @@ def test_checked_labels_come_in_the_order_of_their_prediction(filled: Filled) ->
 def test_blocks_follow_the_order_in_which_tasks_were_begun_not_ended(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "LEAST_IN_BLOCK", 1)
+    monkeypatch.setattr(reports, "_LEAST_IN_BLOCK", 1)
     ended_first = dataclasses.replace(
         stored_rounds.a_round(stored_rounds.a_key(1)), cost_usd=1.0, created_at=10.0, planned_at=2.0
     )
@@ -337,17 +337,17 @@ def test_blocks_expect_no_cost_of_rounds_that_were_carried_over(ledger: Ledger) 
 
 
 def test_small_projects_have_few_blocks(filled: Filled) -> None:
-    assert len(of_question(filled)) < 2 * reports.LEAST_IN_BLOCK
+    assert len(of_question(filled)) < 2 * reports._LEAST_IN_BLOCK
     assert len(filled.read_question(QuestionSums.blocks, "mood", "e1")) == 1
 
 
 def test_blocks_of_the_same_size_sum_to_the_whole_in_the_order_of_time(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "LEAST_IN_BLOCK", 5)
+    monkeypatch.setattr(reports, "_LEAST_IN_BLOCK", 5)
     listed = of_question(filled)
     blocks = filled.read_question(QuestionSums.blocks, "mood", "e1")
-    assert len(blocks) == min(reports.BLOCKS, len(listed) // 5)
+    assert len(blocks) == min(reports._BLOCKS, len(listed) // 5)
     assert max(block.rounds for block in blocks) - min(block.rounds for block in blocks) <= 1
     first = listed[: blocks[0].rounds]
     assert blocks[0].cost_usd == pytest.approx(sum(round_.cost_usd for round_ in first))

@@ -47,7 +47,7 @@ from backend.ledger.claims import Contacts
 from backend.ledger.database import tables
 from backend.ledger.events import ProjectEvents
 from backend.ledger.rounds import RoundKey
-from backend.models.call_ledger import LEASE, CallEstimate, CallLedger, ModelQuery
+from backend.models.call_ledger import _LEASE, CallEstimate, CallLedger, ModelQuery
 from backend.questions import parse_label_config
 from backend.settings import BudgetSettings
 from backend.settings.policies import PolicySettings, policy_of
@@ -214,7 +214,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert result is None or (result.answer.content, result.call) == (self.stored[key], None)
             return
         self.reserved += 1
-        self.holders[key] = (owner, self.time + LEASE)
+        self.holders[key] = (owner, self.time + _LEASE)
         if result is not None:
             assert result.call is not None
             self.workers[process].running[key] = (result.call, task)
@@ -257,7 +257,7 @@ class LedgerMachine(RuleBasedStateMachine):
         worker.transactions.now(lambda c: worker.calls._renew(held, c))
         for key in worker.running:
             if self.holders.get(key, ("", 0.0))[0] == worker.calls.owner:
-                self.holders[key] = (worker.calls.owner, self.time + LEASE)
+                self.holders[key] = (worker.calls.owner, self.time + _LEASE)
 
     @rule(process=PROCESSES, fault=FAULTS)
     def expire(self, process: int, fault: str | None) -> None:
@@ -267,7 +267,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.time += seconds
         for worker in self.workers:
-            worker.calls._contacts = Contacts(LEASE)  # they have reached the ledger meanwhile
+            worker.calls._contacts = Contacts(_LEASE)  # they have reached the ledger meanwhile
 
     # -- learning
 

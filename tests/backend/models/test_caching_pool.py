@@ -399,7 +399,7 @@ def test_a_live_claim_is_not_taken_over_when_the_clock_is_set(
 
 def test_the_claim_of_a_slow_call_is_renewed(processes: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process waits for three leases, because the first one keeps renewing its claim."""
-    monkeypatch.setattr(call_ledger, "LEASE", 0.3)
+    monkeypatch.setattr(call_ledger, "_LEASE", 0.3)
     monkeypatch.setattr(call_ledger, "POLL", 0.01)
     now, gate = [1000.0], threading.Event()
     processes.replies(GLAD.held_until(gate))
@@ -436,7 +436,7 @@ def test_while_the_ledger_is_down_no_renewal_is_logged_as_failed(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger itself logs that it is down, once."""
-    monkeypatch.setattr(call_ledger, "LEASE", 0.0)
+    monkeypatch.setattr(call_ledger, "_LEASE", 0.0)
     processes.pool()
     run, failures = processes.writers[0].run, iter([LedgerError("read-only", temporary=True)] * 2)
 
@@ -463,7 +463,7 @@ def test_while_the_ledger_is_down_no_renewal_is_logged_as_failed(
 def test_a_reservation_is_kept_while_its_process_lives_and_lost_soon_after(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_ledger, "LEASE", 0.03)
+    monkeypatch.setattr(call_ledger, "_LEASE", 0.03)
     now, gate = [1000.0], threading.Event()
     processes.replies(GLAD.held_until(gate))
     pool = processes.pool(clock=lambda: now[0])
@@ -510,7 +510,7 @@ def test_nobody_waits_for_another_process_s_call_when_the_process_stops(processe
 def test_a_renewal_that_had_to_wait_lasts_a_whole_lease(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_ledger, "LEASE", 0.03)
+    monkeypatch.setattr(call_ledger, "_LEASE", 0.03)
     now, gate, entered, door = [1000.0], threading.Event(), threading.Event(), threading.Event()
     processes.replies(GLAD.held_until(gate))
     pool = processes.pool(clock=lambda: now[0])
@@ -551,7 +551,7 @@ def test_the_claim_of_a_process_that_died_ends_with_its_lease(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No claim is renewed, as after a crash, so the other process asks while the first call still hangs."""
-    monkeypatch.setattr(call_ledger, "LEASE", 0.3)
+    monkeypatch.setattr(call_ledger, "_LEASE", 0.3)
     monkeypatch.setattr(call_ledger, "POLL", 0.01)
     gate = threading.Event()
     processes.replies(GLAD.held_until(gate), GLAD)

@@ -14,7 +14,7 @@ import pytest
 from backend.errors import ModelError
 from backend.models import Pool
 from backend.models import model as litellm_info
-from backend.models.model import IMAGE_TOKENS
+from backend.models.model import _IMAGE_TOKENS
 from backend.questions.prompts.messages import text_part
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply
@@ -46,14 +46,14 @@ def pool(api_base: str = "http://127.0.0.1:1", **settings: Any) -> Pool:
     "address", [URL, "http://127.0.0.1:1/never-fetched.png", "data:image/png;base64,QUJD" * 99]
 )
 def test_an_image_counts_as_so_many_tokens_wherever_it_is(address: str) -> None:
-    assert pool()["m"].model.count(with_image(address)) == pool()["m"].model.count(WORDS) + IMAGE_TOKENS
+    assert pool()["m"].model.count(with_image(address)) == pool()["m"].model.count(WORDS) + _IMAGE_TOKENS
 
 
 def test_an_image_raises_what_is_expected_and_what_is_reserved() -> None:
     assert pool()["m"].model.cost(with_image()) > pool()["m"].model.cost(WORDS)
     assert (
         pool()["m"].model.ceiling(with_image(), None)
-        > pool()["m"].model.ceiling(WORDS, None) + IMAGE_TOKENS * 1e-6
+        > pool()["m"].model.ceiling(WORDS, None) + _IMAGE_TOKENS * 1e-6
     )
 
 

@@ -85,7 +85,7 @@ async def test_nobody_waits_for_a_task_that_waits_for_answers() -> None:
 
 @on_a_loop
 async def test_a_task_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_pool, "LONGEST", 0.02)
+    monkeypatch.setattr(packed_pool, "_LONGEST", 0.02)
     sent = Sent()
     with sent.collector.preparing():
         sent.collector.add(member(), 3)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backend.errors import ModelError, RejectedError
 from backend.models import Pool
-from backend.models.embedded_voters import VOTERS, LabelSet, _sentences, _stems, _words, register
+from backend.models.embedded_voters import _VOTERS, _LabelSet, _sentences, _stems, _words, register
 from backend.models.embedder import Embedder
 from backend.models.model import litellm
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
@@ -39,7 +39,7 @@ CONFIG = """
 """
 DATA = {"text": "The keeper saved a penalty. What a lovely match!"}
 QUESTIONS = [question.about(DATA) for question in parse_label_config(CONFIG).questions]
-LABELS: LabelSet = (("Sport", "match, goal, team"), ("Money", "bank, shares; profit"), ("Science", None))
+LABELS: _LabelSet = (("Sport", "match, goal, team"), ("Money", "bank, shares; profit"), ("Science", None))
 
 texts = st.text(min_size=0, max_size=80)
 label_sets = st.lists(
@@ -48,7 +48,7 @@ label_sets = st.lists(
     max_size=6,
     unique_by=lambda label: label[0],
 )
-voters = pytest.mark.parametrize("name", list(VOTERS))
+voters = pytest.mark.parametrize("name", list(_VOTERS))
 
 
 @pytest.fixture(scope="module")
@@ -66,32 +66,32 @@ def arbitrary_vector(phrase: str) -> Array:
     return row / np.linalg.norm(row)
 
 
-def vote(name: str, text: str, labels: LabelSet) -> str:
-    voter = VOTERS[name]
+def vote(name: str, text: str, labels: _LabelSet) -> str:
+    voter = _VOTERS[name]
     return voter.choose(
         text, labels, {phrase: arbitrary_vector(phrase) for phrase in voter.phrases(text, labels)}
     )
 
 
-def vote_with_embedder(name: str, text: str, labels: LabelSet, embedder: Embedder) -> str:
-    voter = VOTERS[name]
+def vote_with_embedder(name: str, text: str, labels: _LabelSet, embedder: Embedder) -> str:
+    voter = _VOTERS[name]
     phrases = voter.phrases(text, labels)
     return voter.choose(text, labels, dict(zip(phrases, embedder.embed(phrases), strict=True)))
 
 
 @voters
 @given(text=texts, labels=label_sets)
-def test_a_voter_always_answers_with_one_of_the_labels(name: str, text: str, labels: LabelSet) -> None:
+def test_a_voter_always_answers_with_one_of_the_labels(name: str, text: str, labels: _LabelSet) -> None:
     assert vote(name, text, labels) in {label for label, _ in labels}
 
 
 @voters
 @given(text=texts, labels=label_sets)
-def test_a_voter_gives_the_same_answer_twice(name: str, text: str, labels: LabelSet) -> None:
+def test_a_voter_gives_the_same_answer_twice(name: str, text: str, labels: _LabelSet) -> None:
     assert vote(name, text, labels) == vote(name, text, list(labels))
 
 
-@pytest.mark.parametrize("name", [name for name in VOTERS if name != "overlap"])
+@pytest.mark.parametrize("name", [name for name in _VOTERS if name != "overlap"])
 @given(
     text=st.text(alphabet="abcdefgh .!", min_size=1, max_size=60).filter(str.strip),
     labels=st.dictionaries(
@@ -111,7 +111,7 @@ def test_the_order_of_labels_that_differ_changes_nothing(
 
 @voters
 def test_a_tie_goes_to_the_first_label(name: str) -> None:
-    voter = VOTERS[name]
+    voter = _VOTERS[name]
     same = dict.fromkeys([*voter.phrases("one two", LABELS)], arbitrary_vector("all alike"))
     assert voter.choose("one two", LABELS, same) == "Sport"
     assert voter.choose("one two", LABELS[::-1], same) == "Science"
@@ -146,8 +146,8 @@ def test_a_clear_sentence_outvotes_two_vague_ones() -> None:
         "Vague.": tiny / np.linalg.norm(tiny),
         "Vaguer.": tiny / np.linalg.norm(tiny),
     }
-    assert VOTERS["sentences"].choose("Clear. Vague. Vaguer.", [("A", None), ("B", None)], vectors) == "A"
-    assert VOTERS["sentences"].choose("Vague. Vaguer.", [("A", None), ("B", None)], vectors) == "B"
+    assert _VOTERS["sentences"].choose("Clear. Vague. Vaguer.", [("A", None), ("B", None)], vectors) == "A"
+    assert _VOTERS["sentences"].choose("Vague. Vaguer.", [("A", None), ("B", None)], vectors) == "B"
 
 
 def test_a_text_is_cut_into_its_sentences() -> None:
@@ -167,7 +167,7 @@ def test_a_stem_joins_the_forms_of_a_word() -> None:
 
 
 def test_every_voter_is_in_the_default_pool_once() -> None:
-    assert sorted(model.model for model in DEFAULT_MODELS) == sorted(f"embedded/{name}" for name in VOTERS)
+    assert sorted(model.model for model in DEFAULT_MODELS) == sorted(f"embedded/{name}" for name in _VOTERS)
     assert len({model.name for model in DEFAULT_MODELS}) == len(DEFAULT_MODELS) >= 6
 
 

@@ -18,7 +18,7 @@ from backend.errors import (
     RejectedError,
     UnavailableError,
 )
-from backend.models.failures import BY_CLASS, model_error
+from backend.models.failures import _BY_CLASS, model_error
 from backend.models.model import litellm
 
 
@@ -37,7 +37,7 @@ def bare(kind: type[Exception]) -> Exception:
 
 def test_every_class_of_litellm_is_in_the_table() -> None:
     assert len(litellm_classes()) > 25
-    assert set(litellm_classes()) <= set(BY_CLASS)
+    assert set(litellm_classes()) <= set(_BY_CLASS)
 
 
 def test_every_exported_class_of_litellm_becomes_one_of_ours() -> None:
@@ -99,4 +99,4 @@ def test_other_trouble_is_not_taken_for_a_missing_key(message: str) -> None:
 
 def test_only_passing_trouble_is_worth_another_try() -> None:
     kinds = (RateLimitedError, UnavailableError)
-    assert {kind for kind in set(BY_CLASS.values()) if kind.retry} == set(kinds)
+    assert {kind for kind in set(_BY_CLASS.values()) if kind.retry} == set(kinds)

@@ -221,7 +221,7 @@ def test_two_hosts_with_different_clocks_buy_nothing_twice(
 def test_the_skew_of_the_host_is_measured(
     postgres: Postgres, models: Models, monkeypatch: pytest.MonkeyPatch, skew: float
 ) -> None:
-    monkeypatch.setattr(call_ledger, "LEASE", 0.03)
+    monkeypatch.setattr(call_ledger, "_LEASE", 0.03)
     metrics.clock_skew.set(1000.0)
     process = Process(postgres.new_ledger_url(), models.server, clock=lambda: time.time() + skew)
 
@@ -388,7 +388,7 @@ def test_a_process_that_is_back_leaves_expired_claims_alone_for_a_lease(
     """The claim's owner could not renew it during the outage either, and may hold an answer in memory."""
     now = [0.0]
     monkeypatch.setattr(claims, "monotonic", lambda: now[0])
-    contacts = Contacts(call_ledger.LEASE)
+    contacts = Contacts(call_ledger._LEASE)
     for now[0] in (0.0, 5.0, 10.0):
         contacts.note(now[0])
         assert contacts.lasting

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from label_studio_sdk.label_interface.interface import LabelInterface
 
 from backend.questions import TaskQuestion, parse_label_config
-from backend.questions.spans import MOST_NESTED, MOST_SPANS
+from backend.questions.spans import _MOST_NESTED, _MOST_SPANS
 from camvo.errors import InvalidParameterError
 from camvo.votes.spans import Span, read_spans, write_spans
 
@@ -131,14 +131,14 @@ def test_paragraphs_are_counted_in_utf_16_line_by_line() -> None:
 
 
 def test_an_answer_of_more_than_a_thousand_spans_is_none() -> None:
-    spans = [quoted("Bob")] * (MOST_SPANS + 1)
+    spans = [quoted("Bob")] * (_MOST_SPANS + 1)
     assert asked().vote_from_answer(spans) is None
     assert asked().vote_from_answer(spans[1:]) is not None
 
 
 def test_an_answer_with_more_than_ten_spans_over_one_character_is_none() -> None:
     question = asked(content="abcdefghijklmnop")
-    nested = [quoted("abcdefghijklmnop"[:end]) for end in range(1, MOST_NESTED + 2)]
+    nested = [quoted("abcdefghijklmnop"[:end]) for end in range(1, _MOST_NESTED + 2)]
     assert question.vote_from_answer(nested) is None
     assert question.vote_from_answer(nested[1:]) is not None
 

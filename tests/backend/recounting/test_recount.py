@@ -263,7 +263,7 @@ def test_within_an_hour_there_is_no_second_one(studio: Studio) -> None:
     studio.backend.hook(annotations_deleted(*range(1000, 1000 + LABELLED), project=studio.project))
     studio.tend()
     assert len(studio.countings()) == 1
-    later = studio.backend.runtime.clock() + automatic.HOUR
+    later = studio.backend.runtime.clock() + automatic._HOUR
     with studio.backend.runtime.ledger.read() as connection:
         assert not automatic._is_due(connection, studio.project.key)
         timed = connection.execution_options(camvo_clock=lambda: later)

@@ -121,8 +121,8 @@ def test_256_predictions_can_wait_at_once(application: Application) -> None:
 def test_clients_with_half_a_request_stop_nobody_and_are_closed(
     application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 1.0)
-    monkeypatch.setattr(connection, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "_HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "_BODY_SECONDS", 1.0)
     with Front(application, threads=1) as front:
         headers = [front.send(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-") for _ in range(200)]
         bodies = [front.send(post("/predict", b"x" * 100)[:-1]) for _ in range(200)]
@@ -139,7 +139,7 @@ def test_clients_with_half_a_request_stop_nobody_and_are_closed(
 def test_a_client_that_says_nothing_is_closed_without_an_answer(
     application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "_HEADER_SECONDS", 0.1)
     with Front(application) as front:
         assert front.connect()._received.read() == b""
 
@@ -147,7 +147,7 @@ def test_a_client_that_says_nothing_is_closed_without_an_answer(
 def test_a_header_that_comes_byte_by_byte_does_not_gain_time(
     application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "_HEADER_SECONDS", 0.5)
     with Front(application) as front, front.connect() as client, ThreadPoolExecutor(1) as other:
         answer, closed = other.submit(client.answer), threading.Event()
         answer.add_done_callback(lambda _: closed.set())
@@ -158,8 +158,8 @@ def test_a_header_that_comes_byte_by_byte_does_not_gain_time(
 
 
 def test_a_body_gains_time_with_every_byte(application: Application, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BODY_SECONDS", 0.2)
-    monkeypatch.setattr(connection, "BODY_RATE", 10)
+    monkeypatch.setattr(connection, "_BODY_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "_BODY_RATE", 10)
     with Front(application) as front, front.connect() as client:
         client.send(post("/webhook", b"x" * 1000)[:-1])
         answers_later = threading.Event()

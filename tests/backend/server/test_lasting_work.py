@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from backend.server.runtime import KEPT, _LastingWork
+from backend.server.runtime import _KEPT, _LastingWork
 
 
 class Started:
@@ -45,7 +45,7 @@ def test_a_result_whose_client_went_away_is_dropped() -> None:
     work, start = _LastingWork[str](0.0, lambda: now[0]), Started()
     late(work, "abandoned", start)
     start.futures[0].set_result("$5")
-    now[0] = KEPT + 1.0
+    now[0] = _KEPT + 1.0
     late(work, "another", start)
     assert len(work) == 1
 
@@ -54,7 +54,7 @@ def test_work_under_way_is_never_dropped() -> None:
     now = [0.0]
     work, start = _LastingWork[str](0.0, lambda: now[0]), Started()
     late(work, "slow", start)
-    now[0] = 100.0 * KEPT
+    now[0] = 100.0 * _KEPT
     late(work, "slow", start)
     assert len(start.futures) == 1
 

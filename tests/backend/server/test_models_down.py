@@ -23,7 +23,7 @@ LACKS_RED = {"red": "model_unavailable"}
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(failures, "_FIRST_PAUSE", 0.02)
     monkeypatch.setattr(failures, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(random.SystemRandom, "uniform", lambda rng, low, high: 0.01)
 

@@ -101,7 +101,7 @@ def test_a_server_with_another_ridge_or_no_linear_models_reads_the_base_too(ledg
 def test_a_process_that_was_idle_while_its_events_were_folded_begins_with_the_base(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states, "SNAPSHOT_EVERY", 10**9)
+    monkeypatch.setattr(states, "_SNAPSHOT_EVERY", 10**9)
     before, name, clock = summed(ledger), name_of(ledger), [0.0]
     monkeypatch.setattr(states, "monotonic", lambda: clock[0])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up_votes import COINS, draw_votes, evidence_of, made_up_kinds, no_rounds
 
-from camvo.joint.agreement import CONFIDENCE, AgreementStops, _certain_labels, rounds_needed
+from camvo.joint.agreement import _CONFIDENCE, AgreementStops, _certain_labels, rounds_needed
 from camvo.joint.beliefs import form_beliefs
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.plans import NEVER, plan_by_worth, walk
@@ -73,7 +73,9 @@ def test_a_label_is_certain_if_it_leads_at_every_node_that_may_follow(labels):
 @pytest.mark.parametrize(("agreement", "rounds"), [(0.99, 161), (0.9, 16), (0.999, 1609)])
 def test_rounds_needed_are_the_fewest_whose_bound_fits_without_an_error(agreement, rounds):
     assert rounds_needed(agreement) == rounds
-    assert upper_bound(0.0, rounds, CONFIDENCE) <= 1.0 - agreement < upper_bound(0.0, rounds - 1, CONFIDENCE)
+    assert (
+        upper_bound(0.0, rounds, _CONFIDENCE) <= 1.0 - agreement < upper_bound(0.0, rounds - 1, _CONFIDENCE)
+    )
 
 
 def test_too_few_rounds_bear_no_agreement_out():
@@ -92,7 +94,7 @@ def test_an_agreement_of_1_stops_only_where_labels_are_certain():
 @pytest.mark.parametrize("agreement", [0.9, 0.95, 0.99])
 def test_the_bound_on_the_errors_of_held_out_rounds_fits(agreement):
     stops = stops_of(agreement)
-    assert upper_bound(600 * stops.error, 600, CONFIDENCE) <= 1.0 - agreement
+    assert upper_bound(600 * stops.error, 600, _CONFIDENCE) <= 1.0 - agreement
     assert stops.promised == pytest.approx(1.0 - agreement)
 
 

@@ -11,7 +11,7 @@ from made_up_votes import draw_votes, evidence_of, no_rounds, rows_of
 
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.regret import regret_of
-from camvo.policies.joint import FIRST, LEAST_PACE, MOST_PACE, Joint, exploration_pace
+from camvo.policies.joint import _MOST_PACE, FIRST, LEAST_PACE, Joint, exploration_pace
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import ExplorationRound, ExplorationSums, VotePattern
 
@@ -98,7 +98,7 @@ def test_a_regret_that_falls_with_the_rounds_leads_to_the_least_sum_of_both(loss
 
 def test_the_pace_has_bounds():
     assert exploration_pace(0.0, 100.0) == LEAST_PACE
-    assert exploration_pace(1e9, 100.0) == MOST_PACE
+    assert exploration_pace(1e9, 100.0) == _MOST_PACE
 
 
 def test_all_arms_are_asked_the_more_often_the_more_is_lost():

@@ -10,7 +10,7 @@ import pytest
 import camvo
 from camvo.joint.joint_fit import JointFit
 from camvo.policies.joint import Joint
-from camvo.policies.past_rounds import NOTHING, FurtherValue, PastRound, further_policy
+from camvo.policies.past_rounds import _NOTHING, FurtherValue, PastRound, further_policy
 from camvo.policies.policy import Conditions, Observation
 from camvo.state.state import State
 
@@ -53,7 +53,7 @@ def further(state: State) -> Further:
 
 
 def test_with_all_votes_there_is_nothing_to_ask(further: Further) -> None:
-    assert further({"a": "x", "b": "y", "c": "z"}) == NOTHING
+    assert further({"a": "x", "b": "y", "c": "z"}) == _NOTHING
 
 
 def test_the_break_even_of_one_vote_is_its_gain_over_its_share(fit: JointFit, further: Further) -> None:
@@ -82,7 +82,7 @@ def test_the_break_even_of_one_vote_is_its_gain_over_its_share(fit: JointFit, fu
 
 def test_a_model_that_gave_no_vote_is_not_asked_again(further: Further) -> None:
     assert "c" not in further({"a": "x", "c": None}).arms
-    assert further({"a": "x", "b": "y", "c": None}) == NOTHING
+    assert further({"a": "x", "b": "y", "c": None}) == _NOTHING
 
 
 def test_doubt_is_worth_more_than_agreement(further: Further) -> None:

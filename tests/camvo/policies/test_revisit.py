@@ -13,7 +13,7 @@ from lemma_1 import confidence_by_lemma_1
 import camvo
 from camvo.policies.camvo import CaMVo, CCaMVo
 from camvo.policies.ensemble import Ensemble
-from camvo.policies.past_rounds import NOTHING, PastRound, further_policy
+from camvo.policies.past_rounds import _NOTHING, PastRound, further_policy
 from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
@@ -53,14 +53,14 @@ def test_where_models_turned_out_poor_the_cheapest_that_suffice_are_asked():
 
 
 def test_a_round_that_is_confident_enough_today_is_not_asked_about():
-    assert further({"large": "yes", "medium": "yes"}) == NOTHING
+    assert further({"large": "yes", "medium": "yes"}) == _NOTHING
 
 
 def test_the_same_round_is_in_doubt_or_not_depending_on_the_state():
     early, late = taught({"small": 0.9, "tiny": 0.9}, 10), taught({"small": 0.6, "tiny": 0.6}, 40)
     late.add(Contribution(EAST, ()), *[Contribution(EAST, (Change("large", 0.5, None, 1.0),))] * 20)
     policy = CaMVo(delta=0.6, k_min=1, confidence="exact", n0=5)
-    assert further({"small": "yes", "tiny": "yes"}, early, policy) == NOTHING
+    assert further({"small": "yes", "tiny": "yes"}, early, policy) == _NOTHING
     assert further({"small": "yes", "tiny": "yes"}, late, policy).arms == ("large",)
 
 
@@ -82,21 +82,21 @@ def test_a_model_that_gave_no_vote_is_not_asked_again():
 
 
 def test_if_all_models_were_asked_none_is_left():
-    assert further(dict.fromkeys(PRICES, "no"), taught(dict.fromkeys(PRICES, 0.6))) == NOTHING
+    assert further(dict.fromkeys(PRICES, "no"), taught(dict.fromkeys(PRICES, 0.6))) == _NOTHING
 
 
 def test_a_vote_that_cannot_raise_the_confidence_is_not_asked_for():
-    assert further({"small": "yes"}, taught({"small": 0.6}), costs={"small": 1.0, "new": 1.0}) == NOTHING
+    assert further({"small": "yes"}, taught({"small": 0.6}), costs={"small": 1.0, "new": 1.0}) == _NOTHING
 
 
 def test_the_votes_of_a_model_that_left_the_pool_do_not_count():
     votes = {"large": "yes", "small": "no"}
-    assert further(votes) == NOTHING
+    assert further(votes) == _NOTHING
     assert further(votes, costs={"medium": 2.0, "small": 1.0}).arms == ("medium",)
 
 
 def test_with_delta_0_nothing_is_in_doubt():
-    assert further({"large": None}, policy=CaMVo(delta=0.0, k_min=1)) == NOTHING
+    assert further({"large": None}, policy=CaMVo(delta=0.0, k_min=1)) == _NOTHING
 
 
 def test_a_model_without_a_price_has_a_finite_value():
@@ -188,7 +188,7 @@ def test_the_arms_are_the_cheapest_that_reach_delta_and_the_gain_is_lemma_1s(nam
     best = min(prices, key=prices.get) if prices else tuple(free)
     gain = min(reached([*voted, *best]), delta) - min(reached(voted), delta)
     if gain <= 1e-9:
-        assert found == NOTHING
+        assert found == _NOTHING
         return
     assert found.arms == tuple(arms[position] for position in best)
     share = sum(costs[arm] for arm in found.arms) / sum(costs.values())

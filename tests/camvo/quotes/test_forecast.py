@@ -11,8 +11,8 @@ from camvo.errors import InvalidParameterError
 from camvo.joint.votes import Rows, renumber
 from camvo.policies.joint import FIRST, Joint
 from camvo.quotes import (
+    _WIDEST,
     KEPT_FROM,
-    WIDEST,
     Forecast,
     JointProject,
     KnownVotes,
@@ -116,7 +116,7 @@ def test_an_aim_above_the_bill_changes_it_little() -> None:
     votes, rows = known(), renumber(made_up(1500, 9))
     free = JointProject(votes, rows, 10.0, np.random.default_rng(0)).run().share
     kept = (
-        JointProject(votes, rows, 10.0, np.random.default_rng(0), aim=free * WIDEST * len(rows)).run().share
+        JointProject(votes, rows, 10.0, np.random.default_rng(0), aim=free * _WIDEST * len(rows)).run().share
     )
     assert kept == pytest.approx(free, rel=0.05)
 

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from camvo.errors import InvalidParameterError
 from camvo.replays import measures
-from camvo.replays.measures import MOST_SETS, fixed_sets, pareto_positions, set_accuracy
+from camvo.replays.measures import _MOST_SETS, fixed_sets, pareto_positions, set_accuracy
 from camvo.votes.labels import weighted_vote
 
 LABELS = ("a", "b", "c", "d")
@@ -48,7 +48,7 @@ def test_with_up_to_twelve_models_every_set_is_listed():
 
 def test_with_more_models_a_sample_of_all_sizes_is_drawn():
     sets = sets_of(14)
-    assert len(sets) <= MOST_SETS + 15
+    assert len(sets) <= _MOST_SETS + 15
     assert len(np.unique(sets, axis=0)) == len(sets)
     sizes = np.bincount(sets.sum(axis=1), minlength=15)
     assert sizes[0] == 0

@@ -13,7 +13,7 @@ from camvo.policies.ensemble import Baseline, Majority, Single
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Observation
 from camvo.replays.lookahead import LookaheadState
-from camvo.replays.replay import QUESTION, VotesTable, _StudentArm, has_student, replay
+from camvo.replays.replay import _QUESTION, VotesTable, _StudentArm, has_student, replay
 from camvo.student import LEAST_TEXTS, STUDENT
 
 MODELS = {
@@ -290,11 +290,11 @@ def test_the_student_does_not_teach_itself():
     arm = _StudentArm(state, table)
     policy = Majority()
     plan = policy.plan(
-        {QUESTION: Observation(state, table.contexts[0], table.labels)}, {**table.prices, STUDENT: 0.0}
+        {_QUESTION: Observation(state, table.contexts[0], table.labels)}, {**table.prices, STUDENT: 0.0}
     )
-    alone = {STUDENT: {QUESTION: table.labels[0]}}
+    alone = {STUDENT: {_QUESTION: table.labels[0]}}
     assert arm.studied(0, policy, plan, (alone, {})).lesson(None) is None
-    both = alone | {"large": {QUESTION: table.labels[1]}}
+    both = alone | {"large": {_QUESTION: table.labels[1]}}
     assert arm.studied(0, policy, plan, (both, {})).lesson(None).label == table.labels[1]
 
 
@@ -307,7 +307,7 @@ def test_labels_of_people_teach_a_student_with_enough_texts_no_further_text(monk
             super().__init__(*arguments, **options)
             states.append(self)
 
-    monkeypatch.setattr("camvo.student.MOST_TEXTS", 20)
+    monkeypatch.setattr("camvo.student._MOST_TEXTS", 20)
     monkeypatch.setattr("camvo.replays.replay.LookaheadState", Watched)
     replay(Joint(), topics(60), student=True, human=np.ones(60, dtype=np.bool_))
     assert len(states[0].texts.texts) == 20

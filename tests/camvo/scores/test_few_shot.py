@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from camvo.scores.reviews import MIN_SHARE, ExampleTrial
+from camvo.scores.reviews import _MIN_SHARE, ExampleTrial
 
 
 def test_before_any_vote_examples_help_with_probability_one_half() -> None:
@@ -36,11 +36,11 @@ def test_swapping_with_and_without_gives_the_complement() -> None:
 
 
 def test_a_model_that_examples_mislead_still_gets_them_in_a_tenth_of_rounds() -> None:
-    assert ExampleTrial(100, 1000, 900, 1000).share == MIN_SHARE
+    assert ExampleTrial(100, 1000, 900, 1000).share == _MIN_SHARE
 
 
 def test_a_model_that_examples_help_still_goes_without_in_a_tenth_of_rounds() -> None:
-    assert ExampleTrial(900, 1000, 100, 1000).share == 1 - MIN_SHARE
+    assert ExampleTrial(900, 1000, 100, 1000).share == 1 - _MIN_SHARE
 
 
 def test_thousands_of_votes_give_a_finite_probability() -> None:

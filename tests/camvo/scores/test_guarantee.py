@@ -10,7 +10,7 @@ from scipy.special import betaincinv
 from scipy.stats import binom
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.guarantee import GRID, Guarantee
+from camvo.scores.guarantee import _GRID, Guarantee
 
 ALL = (0.0,)
 
@@ -130,14 +130,14 @@ def test_a_score_on_the_threshold_counts():
     assert guarantee.certified().audits == 300
 
 
-@pytest.mark.parametrize("grid", [ALL, GRID])
+@pytest.mark.parametrize("grid", [ALL, _GRID])
 def test_without_evidence_nothing_is_certified(grid):
     assert Guarantee(grid).certified() is None
     assert after(80, 0, grid).certified() is None
     np.testing.assert_array_equal(Guarantee(grid).bounds, 0.0)
 
 
-def needed(score, grid=GRID):
+def needed(score, grid=_GRID):
     """The number of right labels with this score that certify something."""
     guarantee = Guarantee(grid)
     for labels in range(1, 1000):
@@ -152,7 +152,7 @@ def test_labels_that_reach_the_highest_threshold_certify_soonest():
 
 
 def test_the_errors_of_all_thresholds_sum_to_alpha():
-    for grid in (ALL, GRID, (0.5, 0.9)):
+    for grid in (ALL, _GRID, (0.5, 0.9)):
         errors = Guarantee(grid, confidence=0.9)._own_errors
         assert errors.sum() == pytest.approx(0.1)
         assert errors[-1] == pytest.approx(0.05 + 0.05 / len(grid))
@@ -187,10 +187,10 @@ def test_a_certified_bound_is_at_least_the_target():
 
 
 def test_a_withdrawn_answer_leaves_no_trace():
-    guarantee = after(300, 3, GRID)
+    guarantee = after(300, 3, _GRID)
     guarantee.update([(0.7, 0.0), (0.95, 0.25)])
     guarantee.update([(0.95, 0.25), (0.7, 0.0)], sign=-1)
-    np.testing.assert_array_equal(guarantee.counts, after(300, 3, GRID).counts)
+    np.testing.assert_array_equal(guarantee.counts, after(300, 3, _GRID).counts)
 
 
 @given(right=st.lists(st.floats(0, 1), max_size=20), share=st.floats(0.05, 0.95))

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.reviews import HALF, SHARE, TaughtBefore, _taught_share, seconds_per_label, teaches
+from camvo.scores.reviews import _HALF, _SHARE, TaughtBefore, _taught_share, seconds_per_label, teaches
 
 NUMBERS = st.floats(0.0, 1e6)
 
 
 def test_all_labels_together_teach_the_share() -> None:
-    assert sum(teaches(1.0, n) for n in range(100_000)) == pytest.approx(SHARE, rel=0.02)
+    assert sum(teaches(1.0, n) for n in range(100_000)) == pytest.approx(_SHARE, rel=0.02)
 
 
 def test_half_of_that_is_taught_by_the_first_hundred() -> None:
-    assert sum(teaches(1.0, n) for n in range(int(HALF))) == pytest.approx(SHARE / 2, rel=0.02)
+    assert sum(teaches(1.0, n) for n in range(int(_HALF))) == pytest.approx(_SHARE / 2, rel=0.02)
 
 
 @given(wrong=NUMBERS, labels=st.integers(0, 10_000))
@@ -33,7 +33,7 @@ def test_a_label_teaches_more_where_more_labels_are_wrong() -> None:
 def test_a_few_tasks_say_little_and_many_say_everything() -> None:
     few = TaughtBefore(labels=100.0, wrong=1.0, gained=0.0, moved=0.0)
     many = TaughtBefore(labels=100.0, wrong=4000.0, gained=400.0, moved=500.0)
-    assert _taught_share(few) == pytest.approx(SHARE, rel=0.01)
+    assert _taught_share(few) == pytest.approx(_SHARE, rel=0.01)
     assert _taught_share(many) == pytest.approx(400.0 / 4000.0 * 2.0, rel=0.15)
 
 
@@ -44,12 +44,12 @@ def test_labels_that_made_others_worse_teach_nothing() -> None:
 def test_the_estimate_finds_the_truth_of_a_simulation() -> None:
     rng, found = np.random.default_rng(1), []
     labels, wrong, share = 200.0, 6000, 0.12
-    rate = share * labels / (labels + HALF)
+    rate = share * labels / (labels + _HALF)
     for _ in range(200):
         gained, lost = rng.binomial(wrong, rate + 0.02), rng.binomial(wrong, 0.02)
         seen = TaughtBefore(labels, float(wrong), float(gained - lost), float(gained + lost))
         found.append(_taught_share(seen))
-    assert SHARE < np.mean(found) < share
+    assert _SHARE < np.mean(found) < share
     assert np.mean(found) == pytest.approx(share, rel=0.1)
 
 

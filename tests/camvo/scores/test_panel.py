@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.errors import InvalidParameterError
-from camvo.scores.scorer import SLIP, Panel, _PatternLikelihood, _tabulate_patterns
+from camvo.scores.scorer import _SLIP, Panel, _PatternLikelihood, _tabulate_patterns
 from camvo.votes.labels import label_posterior
 
 LABELS = ("a", "b", "c", "d")
@@ -73,7 +73,7 @@ def test_the_truth_is_one_more_answer_to_the_task(votes):
     panel = Panel(tuple("vwxyz"), (0, 1, 2, 3, 4), (0.1, 0.3, 0.02, 0.5, 0.2), 0.4, 1e-9)
     slips = (*panel.slips, 0.0)
     joint = np.array([urn([*votes[0], label], slips, 0.4, 3) for label in range(3)])
-    wanted = (1 - SLIP) * joint / joint.sum() + SLIP / 3
+    wanted = (1 - _SLIP) * joint / joint.sum() + _SLIP / 3
     np.testing.assert_allclose(panel.chances(votes, 3)[0], wanted, rtol=1e-6)
 
 
@@ -87,7 +87,7 @@ def test_without_shared_doubt_it_is_the_one_coin_posterior(votes):
     chances = panel.posterior(cast, LABELS)
     wanted = label_posterior(cast, coins, LABELS) if cast else dict.fromkeys(LABELS, 0.25)
     for label in LABELS:
-        assert chances[label] == pytest.approx((1 - SLIP) * wanted[label] + SLIP / 4, abs=1e-5)
+        assert chances[label] == pytest.approx((1 - _SLIP) * wanted[label] + _SLIP / 4, abs=1e-5)
 
 
 @given(votes=votes_of(4, 5), order=st.permutations(range(4)))
@@ -115,7 +115,7 @@ def draw(panel, labels, n, seed):
     rng = np.random.default_rng(seed)
     doubts = panel.doubt * np.exp(panel.spread * rng.normal(size=n))
     answers = np.array([rng.dirichlet(np.full(labels, doubt / labels)) for doubt in doubts]).cumsum(axis=1)
-    slips = np.append(panel.slips, SLIP)
+    slips = np.append(panel.slips, _SLIP)
     said = (rng.random((n, 1, len(slips))) > answers[:, :-1, None]).sum(axis=1)
     said = np.where(rng.random(said.shape) < slips, rng.integers(labels, size=said.shape), said)
     return said[:, :-1], said[:, -1]

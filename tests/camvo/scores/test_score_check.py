@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from camvo.scores.calibration import LEAST, LEVEL, TOLERANCE, ScoreCheck
+from camvo.scores.calibration import _LEAST, _LEVEL, _TOLERANCE, ScoreCheck
 
 RUNS = 150
 LABELS = 100
@@ -16,18 +16,18 @@ def first_alarm(rng: np.random.Generator, gap: float, labels: int) -> int | None
     scores = np.clip(rng.beta(6.0, 1.2, labels), 0.1, 0.94)
     right = (rng.random(labels) < scores - gap).astype(np.float64)
     pairs = list(zip(scores, right, strict=True))
-    for looked in range(LEAST, labels + 1, 2):
+    for looked in range(_LEAST, labels + 1, 2):
         found = ScoreCheck.of(pairs[:looked])
         if found is not None and found.off is not None:
             return looked
     return None
 
 
-@pytest.mark.parametrize("gap", [0.0, TOLERANCE, -TOLERANCE])
+@pytest.mark.parametrize("gap", [0.0, _TOLERANCE, -_TOLERANCE])
 def test_scores_within_the_tolerance_hardly_ever_raise_it_however_often_one_looks(gap: float) -> None:
     rng = np.random.default_rng(3)
     false = sum(first_alarm(rng, gap, LABELS) is not None for _ in range(RUNS))
-    assert false / RUNS <= LEVEL + 2 * (LEVEL / RUNS) ** 0.5
+    assert false / RUNS <= _LEVEL + 2 * (_LEVEL / RUNS) ** 0.5
 
 
 def test_a_project_that_is_right_a_seventh_of_the_time_is_noticed_within_15_labels() -> None:

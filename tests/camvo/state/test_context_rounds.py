@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from camvo.state.contribution import Contribution, Restart
-from camvo.state.exploration import MOST_CONTEXTS, ContextRounds, ExplorationRound, VotePattern
+from camvo.state.exploration import _MOST_CONTEXTS, ContextRounds, ExplorationRound, VotePattern
 from camvo.state.state import State
 
 
@@ -54,20 +54,20 @@ def test_a_corrected_round_counts_once():
 
 def test_only_the_latest_rounds_are_kept():
     rounds = ContextRounds()
-    for number in range(MOST_CONTEXTS + 10):
+    for number in range(_MOST_CONTEXTS + 10):
         rounds.add(pattern(number), context(number), +1)
-    assert len(rounds.latest.patterns) <= MOST_CONTEXTS
-    for number in range(MOST_CONTEXTS + 10, 2 * MOST_CONTEXTS):
+    assert len(rounds.latest.patterns) <= _MOST_CONTEXTS
+    for number in range(_MOST_CONTEXTS + 10, 2 * _MOST_CONTEXTS):
         rounds.add(pattern(number), context(number), +1)
-    assert len(rounds.latest.patterns) == MOST_CONTEXTS
+    assert len(rounds.latest.patterns) == _MOST_CONTEXTS
     kept = len(rounds.patterns)
-    assert kept <= 1.2 * MOST_CONTEXTS + 1
+    assert kept <= 1.2 * _MOST_CONTEXTS + 1
     rounds.add(pattern(0), context(0), -1)  # is not kept any more
     assert len(rounds.patterns) == kept
 
 
 def test_a_restored_state_has_the_same_view_once_rounds_were_dropped():
-    state = state_of(*[lesson(number) for number in range(MOST_CONTEXTS + 300)])
+    state = state_of(*[lesson(number) for number in range(_MOST_CONTEXTS + 300)])
     restored = State.restore(state.snapshot())
     mine, theirs = state.context_rounds.latest, restored.context_rounds.latest
     assert mine.contexts.tobytes() == theirs.contexts.tobytes()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.state.contribution import Contribution
-from camvo.state.earlier import MOST_ROUNDS, Earlier, Lesson, SkillPrior
+from camvo.state.earlier import _MOST_ROUNDS, Earlier, Lesson, SkillPrior
 from camvo.state.state import State
 
 ARMS = ("a", "b", "c", "d")
@@ -62,7 +62,7 @@ def test_an_arm_that_broke_keeps_little_of_its_prior() -> None:
 
 
 @pytest.mark.parametrize(
-    ("skills", "least", "most"), [(SKILLS, 30.0, MOST_ROUNDS), ((0, 3, 0, 3), 0.0, 12.0)]
+    ("skills", "least", "most"), [(SKILLS, 30.0, _MOST_ROUNDS), ((0, 3, 0, 3), 0.0, 12.0)]
 )
 def test_the_prior_counts_as_rounds_while_votes_bear_it_out(
     skills: tuple[float, ...], least: float, most: float

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from same_state import assert_same_state
 
-from camvo.state.arm import MOST_VERSIONS, RUN, Histories
+from camvo.state.arm import _MOST_VERSIONS, _RUN, Histories
 from camvo.state.contribution import Change, Contribution, KeptRound, Restart, revision
 from camvo.state.exploration import ExplorationRound, VotePattern
 from camvo.state.state import State
@@ -133,7 +133,7 @@ def test_the_first_version_of_an_arm_starts_no_history():
 
 
 def test_another_version_starts_a_history_after_a_run_of_answers():
-    state = state_of(*versions(*["v1"] * 5, *["v2"] * (RUN - 1)))
+    state = state_of(*versions(*["v1"] * 5, *["v2"] * (_RUN - 1)))
     assert state.restart_due() is None
     state.add(lesson(versions={"a": "v2"}))
     due = state.restart_due()
@@ -148,7 +148,7 @@ def test_a_version_that_comes_back_goes_on_with_its_history():
     state = State(2)
     for _ in range(10):
         for name in ("v1", "v2"):
-            for taught in versions(*[name] * RUN):
+            for taught in versions(*[name] * _RUN):
                 state.add(taught)
                 state.restart_if_due()
     assert state.histories.begun == {"a": 1}
@@ -159,20 +159,20 @@ def test_a_version_that_comes_back_goes_on_with_its_history():
 def test_a_provider_that_reports_ever_new_versions_starts_few_histories():
     state = State(2)
     for name in range(40):
-        for taught in versions(*[f"v{name}"] * RUN):
+        for taught in versions(*[f"v{name}"] * _RUN):
             state.add(taught)
             state.restart_if_due()
-    assert state.histories.begun == {"a": MOST_VERSIONS - 1}
+    assert state.histories.begun == {"a": _MOST_VERSIONS - 1}
 
 
 def test_only_the_arm_whose_version_changes_starts_a_history():
-    state = state_of(*versions(*["v1"] * 5, *["v2"] * RUN))
+    state = state_of(*versions(*["v1"] * 5, *["v2"] * _RUN))
     state.restart_if_due()
     assert state.histories.current == {"a": 1}
 
 
 def test_stored_histories_read_back():
-    state = state_of(*versions(*["v1"] * 5, *["v2"] * RUN))
+    state = state_of(*versions(*["v1"] * 5, *["v2"] * _RUN))
     state.restart_if_due()
     stored = json.loads(json.dumps(state.histories.to_list()))
     assert Histories.from_list(stored) == state.histories

@@ -4,19 +4,19 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camvo.student import FEATURES, LONGEST, TaughtText, _numbers_in, hashed_ngrams
+from camvo.student import _FEATURES, _LONGEST, TaughtText, _numbers_in, hashed_ngrams
 
 
 @given(st.text())
 def test_features_are_different_numbers_in_order(text: str) -> None:
     numbers = _numbers_in(hashed_ngrams(text)).tolist()
     assert numbers == sorted(set(numbers))
-    assert all(0 <= number < FEATURES for number in numbers)
+    assert all(0 <= number < _FEATURES for number in numbers)
 
 
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))
 def test_every_feature_of_a_part_between_blanks_is_one_of_the_whole(one: str, other: str) -> None:
-    if len(one) + len(other) < LONGEST // 4:  # a character may become three in lower case
+    if len(one) + len(other) < _LONGEST // 4:  # a character may become three in lower case
         whole = set(_numbers_in(hashed_ngrams(f"{one} {other}")).tolist())
         assert set(_numbers_in(hashed_ngrams(one)).tolist()) - whole == set() or not one.strip()
 
@@ -26,7 +26,7 @@ def test_they_are_the_same_on_every_machine() -> None:
 
 
 def test_only_the_beginning_of_a_long_text_is_read() -> None:
-    assert hashed_ngrams("soup " * LONGEST) == hashed_ngrams("soup " * LONGEST + "cold")
+    assert hashed_ngrams("soup " * _LONGEST) == hashed_ngrams("soup " * _LONGEST + "cold")
 
 
 @given(st.text())

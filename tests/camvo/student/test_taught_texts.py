@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camvo.student import (
-    MOST_TEXTS,
+    _MOST_TEXTS,
     StudiedText,
     TaughtText,
     TaughtTexts,
@@ -34,8 +34,8 @@ def text(number: int, label: str = "x") -> TaughtText:
 
 
 def test_no_further_text_should_teach_once_the_most_are_there() -> None:
-    assert TaughtTexts([text(1)] * MOST_TEXTS).full
-    assert not TaughtTexts([text(1)] * (MOST_TEXTS - 1)).full
+    assert TaughtTexts([text(1)] * _MOST_TEXTS).full
+    assert not TaughtTexts([text(1)] * (_MOST_TEXTS - 1)).full
 
 
 @given(st.lists(TEXTS), st.lists(TEXTS))

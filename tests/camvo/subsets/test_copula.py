@@ -15,8 +15,8 @@ from camvo.policies.policy import Observation
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 from camvo.subsets.confidence import (
-    SAMPLES,
-    STREAMS,
+    _SAMPLES,
+    _STREAMS,
     Copula,
     CopulaConfidence,
 )
@@ -54,7 +54,7 @@ def test_the_confidence_is_the_share_of_samples_won(seed, k):
 def test_the_samples_have_the_marginals_of_the_arms():
     lower = np.array([0.0, 0.3, 0.8, 0.97, 1.0])
     right = Copula(equicorrelated(5, 0.5)).sample_correctness(lower)
-    assert right.shape == (SAMPLES, 5)
+    assert right.shape == (_SAMPLES, 5)
     np.testing.assert_allclose(right.mean(axis=0), lower, atol=0.025)
     assert not right[:, 0].any()
     assert right[:, 4].all()
@@ -116,8 +116,8 @@ def test_the_seed_of_a_round_depends_on_its_number_and_its_context():
     def seed(rounds, context):
         return Copula.of_round(np.eye(2), rounds, context).seed
 
-    assert {seed(k, contexts[0]) for k in range(200)} == set(range(STREAMS))
-    assert len({seed(3, context) for context in contexts}) > STREAMS // 2
+    assert {seed(k, contexts[0]) for k in range(200)} == set(range(_STREAMS))
+    assert len({seed(3, context) for context in contexts}) > _STREAMS // 2
     assert seed(3, contexts[0]) == seed(3, contexts[0].copy())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from camvo.twins import LEVEL, MOST_DISAGREEMENT, judge_pack
+from camvo.twins import _LEVEL, _MOST_DISAGREEMENT, judge_pack
 
 
 def test_the_share_that_differed_is_reported() -> None:
@@ -16,8 +16,8 @@ def test_the_share_that_differed_is_reported() -> None:
 
 def test_arms_that_differ_as_often_as_allowed_are_hardly_ever_unpacked() -> None:
     rng = np.random.default_rng(0)
-    looks = rng.random((400, 400)) >= MOST_DISAGREEMENT
-    assert np.mean([judge_pack(row.tolist()).unpacked for row in looks]) <= LEVEL + 0.02
+    looks = rng.random((400, 400)) >= _MOST_DISAGREEMENT
+    assert np.mean([judge_pack(row.tolist()).unpacked for row in looks]) <= _LEVEL + 0.02
 
 
 def test_arms_that_differ_in_half_of_the_tasks_are_unpacked_soon() -> None:

@@ -95,7 +95,7 @@ def example_of(name: str) -> Example:
 
 
 def vote_named(name: str, **changed: object) -> Aggregation:
-    aggregation: Aggregation = registry.AGGREGATIONS[name](**{**example_of(name).arguments, **changed})
+    aggregation: Aggregation = registry._AGGREGATIONS[name](**{**example_of(name).arguments, **changed})
     return aggregation
 
 
@@ -107,7 +107,7 @@ def votes_of(name: str) -> dict[str, str]:
     return dict(zip("abc", example_of(name).votes, strict=True))
 
 
-every_vote = pytest.mark.parametrize("name", registry.AGGREGATIONS)
+every_vote = pytest.mark.parametrize("name", registry._AGGREGATIONS)
 
 
 @every_vote

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camvo.votes.rankings import (
-    MAX_KEMENY_ITEMS,
+    _MAX_KEMENY_ITEMS,
     _borda_points,
     _kemeny_order,
     _order_by_totals,
@@ -49,7 +49,7 @@ def test_a_tie_goes_to_the_tie_breakers_and_then_to_the_items_that_come_first(m,
 
 
 def test_the_longest_list_that_is_allowed_is_ordered():
-    m = MAX_KEMENY_ITEMS
+    m = _MAX_KEMENY_ITEMS
     wanted = np.random.default_rng(1).permutation(m)
     heights = np.empty(m)
     heights[wanted] = np.arange(m)[::-1]

@@ -26,10 +26,10 @@ EACH = [
 
 
 def test_every_registered_aggregation_is_tested_here():
-    assert {type(aggregation) for aggregation in EACH} == set(registry.AGGREGATIONS.values())
+    assert {type(aggregation) for aggregation in EACH} == set(registry._AGGREGATIONS.values())
 
 
-@pytest.mark.parametrize("aggregation", EACH, ids=list(registry.AGGREGATIONS))
+@pytest.mark.parametrize("aggregation", EACH, ids=list(registry._AGGREGATIONS))
 def test_an_aggregation_is_restored_from_its_json_description(aggregation):
     described = registry.describe_aggregation(aggregation)
     assert registry.restore_aggregation(json.loads(json.dumps(described, allow_nan=False))) == aggregation

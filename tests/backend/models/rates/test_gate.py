@@ -13,7 +13,7 @@ from virtual_time import run_in_virtual_time
 
 from backend.errors import RateLimitedError, WithdrawnError
 from backend.models.rates.answers import CallEnd
-from backend.models.rates.gate import START, Cancellation, Concurrency, RateGate, cancellation, request_size
+from backend.models.rates.gate import _START, Cancellation, Concurrency, RateGate, cancellation, request_size
 
 
 async def passes(gate: RateGate, size: int, order: list[int]) -> None:
@@ -174,10 +174,10 @@ def test_no_call_to_a_new_server_that_answers_one_in_four_seconds_times_out() ->
 
 def test_the_first_quick_answer_of_a_new_server_frees_the_others() -> None:
     careful = Concurrency(30.0, None, careful=True)
-    assert careful.limit < START
+    assert careful.limit < _START
     careful.under_way += 1
     careful.answered(0.3)
-    assert careful.limit == START
+    assert careful.limit == _START
 
 
 def test_a_server_that_works_on_many_at_once_is_given_many() -> None:
@@ -194,12 +194,12 @@ def test_a_model_that_always_takes_long_is_asked_more_and_more_at_once() -> None
 
 def test_a_generation_of_timeouts_halves_the_number_once() -> None:
     concurrency = Concurrency(30.0, None)
-    for _ in range(START):
+    for _ in range(_START):
         concurrency.under_way += 1
-    for _ in range(START):
+    for _ in range(_START):
         concurrency.timed_out()
         concurrency.under_way -= 1
-    assert concurrency.limit == START / 2
+    assert concurrency.limit == _START / 2
 
 
 def test_the_settings_bound_the_number() -> None:
@@ -281,7 +281,7 @@ def limit_after(calls: int, *, at_once: int, seconds: float) -> float:
 def test_a_slow_server_is_sent_about_twice_as_many_calls_as_it_works_on() -> None:
     assert 4.0 <= limit_after(300, at_once=1, seconds=4.0) <= 8.0
     assert limit_after(600, at_once=6, seconds=4.0) == pytest.approx(12.0, abs=5.0)
-    assert limit_after(600, at_once=500, seconds=4.0) > START
+    assert limit_after(600, at_once=500, seconds=4.0) > _START
 
 
 @pytest.mark.parametrize("in_order", [True, False])

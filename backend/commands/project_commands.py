@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
 
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import (
-    BackendUrl,
     Config,
     LabelStudioUrl,
-    ProjectNumber,
     environment_with,
 )
 from backend.commands.shared.output import say
@@ -27,12 +25,24 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_ProjectNumber: TypeAlias = Annotated[
+    int, typer.Option("--project", min=1, help="The project's number, as in the address of its page.")
+]
+_BackendUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--backend-url",
+        help="URL at which Label Studio reaches CaMVo.",
+        show_default="from CAMVO_HOST and CAMVO_PORT",
+    ),
+]
+
 
 @app.command()
 def connect(  # noqa: PLR0917 - a command's options
-    project: ProjectNumber,
+    project: _ProjectNumber,
     label_studio: LabelStudioUrl = None,
-    backend_url: BackendUrl = None,
+    backend_url: _BackendUrl = None,
     review_queue: Annotated[
         bool, typer.Option("--review-queue", help="Give annotators the least confident task first.")
     ] = False,
@@ -87,9 +97,9 @@ def connect(  # noqa: PLR0917 - a command's options
 
 @app.command()
 def disconnect(
-    project: ProjectNumber,
+    project: _ProjectNumber,
     label_studio: LabelStudioUrl = None,
-    backend_url: BackendUrl = None,
+    backend_url: _BackendUrl = None,
     config: Config = None,
 ) -> None:
     """Disconnect a Label Studio project from the server, and restore its settings. Predictions stay.
@@ -226,10 +236,10 @@ class _PredictOptions:
 @app.command()
 @arguments.with_groups
 def predict(
-    project: ProjectNumber,
+    project: _ProjectNumber,
     chosen: _PredictOptions,
     label_studio: LabelStudioUrl = None,
-    backend_url: BackendUrl = None,
+    backend_url: _BackendUrl = None,
 ) -> None:
     """Store the server's predictions for a whole Label Studio project. Repeat it after an interruption.
 
@@ -261,7 +271,7 @@ def predict(
 
 @app.command()
 def review(  # noqa: PLR0917 - a command's options
-    project: ProjectNumber,
+    project: _ProjectNumber,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Most tasks to suggest.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     tab: Annotated[
@@ -309,7 +319,7 @@ def review(  # noqa: PLR0917 - a command's options
 
 @app.command()
 def accept(  # noqa: PLR0917 - a command's options
-    project: ProjectNumber,
+    project: _ProjectNumber,
     above: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Accept predictions with at least this score.")
     ] = None,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.console import Console
@@ -27,34 +26,109 @@ from backend.commands.shared.output import say
 from backend.errors import ConfigError
 
 if TYPE_CHECKING:
-    from backend.commands.shared.options import LabelOptions
+    from backend.datasets.tasks import Shard
 
 app = typer.Typer()
+
+_Below: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--below",
+        min=0.0,
+        max=1.0,
+        help="Ask again about tasks with labels of earlier instructions and a lower score; 1 for all.",
+    ),
+]
+_Batch: TypeAlias = Annotated[
+    bool, typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LabelOptions:
+    """How ``camvo label`` labels, and where the labels go. The help texts explain it."""
+
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="Where labels go: .csv, .jsonl, .parquet, or .json for import into Label Studio."
+            " With --engine: a folder, or s3://bucket/folder/.",
+        ),
+    ] = None
+    spreadsheet: Annotated[
+        bool,
+        typer.Option(
+            "--spreadsheet",
+            help="Put an apostrophe before the cells of a .csv that a spreadsheet would take for a formula.",
+        ),
+    ] = False
+    blind: Annotated[
+        int,
+        typer.Option(
+            "--blind",
+            min=0,
+            help="Keep this number of random tasks blind, and write them to blind.csv beside --out.",
+        ),
+    ] = 0
+    sample: Annotated[
+        int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
+    ] = 0
+    in_order: arguments.InOrder = False
+    pilot: arguments.Pilot = 0
+    budget: arguments.Budget = None
+    yes: arguments.Yes = False
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed",
+            help="Ask again about the tasks that failed, and for votes that are missing, and nothing else;"
+            " models get another attempt.",
+        ),
+    ] = False
+    batch: _Batch = False
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
+    ] = False
+    no_wait: arguments.NoWait = False
+    below: _Below = 0.0
+    recount: Annotated[
+        bool,
+        typer.Option(
+            "--recount", help="At the end, count kept votes again by what is known then. Costs nothing."
+        ),
+    ] = False
+    ask_more: Annotated[
+        float | None,
+        typer.Option(
+            "--ask-more",
+            min=0,
+            help="With --recount: ask models that were left out, where that is worth most, for at most"
+            " this many dollars over all runs.",
+        ),
+    ] = None
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page."),
+    ] = None
+    shard: Annotated[
+        str | None,
+        typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
+    ] = None
+    engine: Annotated[
+        Literal["asyncio", "ray"] | None,
+        typer.Option(
+            "--engine",
+            help="Label in parts, here or on a Ray cluster; --out is then a folder.",
+            show_default=False,
+        ),
+    ] = None
 
 
 @app.command()
 @with_groups
-def label(  # noqa: PLR0917 - a command's options
-    tasks: TasksOf,
-    out: arguments.Out = None,
-    spreadsheet: arguments.Spreadsheet = False,
-    blind: arguments.Blind = 0,
-    sample: arguments.Sample = 0,
-    in_order: arguments.InOrder = False,
-    pilot: arguments.Pilot = 0,
-    budget: arguments.Budget = None,
-    yes: arguments.Yes = False,
-    retry_failed: arguments.RetryFailed = False,
-    batch: arguments.Batch = False,
-    wait: arguments.Wait = False,
-    no_wait: arguments.NoWait = False,
-    below: arguments.Below = 0.0,
-    recount: arguments.Recount = False,
-    ask_more: arguments.AskMore = None,
-    certificate: arguments.Certificate = None,
-    shard: arguments.ShardOf = None,
-    engine: arguments.Engine = None,
-) -> None:
+def label(tasks: TasksOf, chosen: _LabelOptions) -> None:
     """Label a whole file, or a Label Studio project in this process. Calls models, which costs money.
 
     It says first what it will cost, and asks before it spends more than a dollar. After Ctrl-C or a crash,
@@ -65,84 +139,74 @@ def label(  # noqa: PLR0917 - a command's options
 
     Example: camvo label reviews.csv --labels Positive,Negative --text-column review --out labels.csv
     """
-    of_run = {"blind": blind, "sample": sample}
-    tasks.require_one(of_file={**of_run, "shard": shard, "engine": engine})
-    if ask_more is not None and not recount:
+    of_run = {"blind": chosen.blind, "sample": chosen.sample}
+    tasks.require_one(of_file={**of_run, "shard": chosen.shard, "engine": chosen.engine})
+    if chosen.ask_more is not None and not chosen.recount:
         raise ConfigError("is for counting again", where="--ask-more", fix="add --recount")
-    of_batches = {"batch": batch, "wait": wait}
-    counting = {"recount": recount, "ask_more": ask_more}
-    spending: dict[str, Any] = {"budget": budget, "yes": yes, "pilot": pilot, "retry_failed": retry_failed}
-    spending |= {"in_order": in_order, "no_wait": no_wait, "spreadsheet": spreadsheet, "below": below}
-    if tasks.project is not None:
-        refuse("is for files", "use camvo report --certificate FILE", certificate=certificate)
-        ending = _label_project(tasks, out, **spending, **of_batches, **counting)
-    else:
-        if tasks.source is None or out is None:
-            raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
-        if engine is not None:
-            refuse("is for CSV, and parts are Parquet", "leave it out", spreadsheet=spreadsheet)
-            refuse("is for one process, and parts are labelled at once", "leave it out", in_order=in_order)
-        parts = _checked_parts(shard, engine, recount, of_batches, **of_run, pilot=pilot)
-        blind_file = (Path() if engine else _file_of(out).parent) / "blind.csv"
-        run = {**of_run, **of_batches, **spending, **counting, **parts, "blind_file": blind_file}
-        options = tasks.run_options(**run)
-        ending = _label_file(tasks.source, out, options, tasks.config, engine)
-        if certificate is not None:
-            _issue(certificate, options.project(tasks.source), tasks.config)
+    ending = _label_file(tasks, chosen) if tasks.project is None else _label_project(tasks, chosen)
     if ending:
         raise typer.Exit(ending)
 
 
-def _checked_parts(
-    shard: str | None,
-    engine: str | None,
-    recount: bool,
-    of_batches: Mapping[str, bool],
-    **of_one_process: int,
-) -> dict[str, object]:
-    """The options of a run that is divided; those that need the whole file in one process are refused."""
-    from backend.datasets.tasks import WHOLE, Shard  # noqa: PLC0415
-
-    if shard or engine:
-        fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
-        refuse("draws one sample of a file that one process labels", fix, blind=of_one_process.pop("blind"))
-        again = "run it once more for the whole file, without --shard and --engine: nothing is paid twice"
-        refuse("goes through the whole file in one process", again, recount=recount)
-        refuse("is for a file that one process labels", "run it without parts first", **of_one_process)
-    if engine:
-        refuse("divides a file among hosts, as --engine does itself", "leave one out", shard=shard)
-        at_once = "leave it out, or run it without --engine"
-        refuse("is for one process that waits for all its batches", at_once, **of_batches)
-    return {"shard": WHOLE if shard is None else Shard.parse(shard)}
-
-
-def _label_file(
-    source: Path, out: str, options: LabelOptions, config: Path | None, engine: arguments.Engine
-) -> int:
-    if engine is None:
+def _label_file(tasks: TasksOf, chosen: _LabelOptions) -> int:
+    if tasks.source is None or chosen.out is None:
+        raise ConfigError("say where the labels go", where="--out", fix="give --out labels.csv")
+    if chosen.engine is not None:
+        alone = "leave it out"
+        refuse("is for CSV, and parts are Parquet", alone, spreadsheet=chosen.spreadsheet)
+        refuse("is for one process, and parts are labelled at once", alone, in_order=chosen.in_order)
+    shard = _checked_parts(chosen)
+    folder = Path() if chosen.engine else _file_of(chosen.out).parent
+    options = tasks.run_options(**_of_run(chosen), shard=shard, blind_file=folder / "blind.csv")
+    if chosen.engine is None:
         from backend.commands.label.run import label_file  # noqa: PLC0415 - keeps the help fast
 
-        return label_file(source, _file_of(out), options, config)
-    from backend.commands.label.engines import label_in_parts  # noqa: PLC0415
+        ending = label_file(tasks.source, _file_of(chosen.out), options, tasks.config)
+    else:
+        from backend.commands.label.engines import label_in_parts  # noqa: PLC0415 - the same
 
-    return label_in_parts(source, out, options, config, engine)
+        ending = label_in_parts(tasks.source, chosen.out, options, tasks.config, chosen.engine)
+    if chosen.certificate is not None:
+        from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415 - the same
+
+        project, environment = options.project(tasks.source), environment_with(tasks.config)
+        issue_certificate(Console(), environment, project, chosen.certificate)
+    return ending
 
 
-def _issue(certificate: Path, project: str, config: Path | None) -> None:
-    from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415
+def _of_run(chosen: _LabelOptions) -> dict[str, Any]:
+    """The options that are those of a run, as :class:`LabelOptions` has them."""
+    others = {"out", "certificate", "shard", "engine"}
+    return {name: value for name, value in asdict(chosen).items() if name not in others}
 
-    issue_certificate(Console(), environment_with(config), project, certificate)
+
+def _checked_parts(chosen: _LabelOptions) -> Shard:
+    """The part of the file to label; options that need the whole file in one process are refused."""
+    from backend.datasets.tasks import WHOLE, Shard  # noqa: PLC0415
+
+    if chosen.shard or chosen.engine:
+        fix = "set audit in camvo.yaml to a share of the tasks: every host then keeps the same ones blind"
+        refuse("draws one sample of a file that one process labels", fix, blind=chosen.blind)
+        again = "run it once more for the whole file, without --shard and --engine: nothing is paid twice"
+        refuse("goes through the whole file in one process", again, recount=chosen.recount)
+        fix = "run it without parts first"
+        refuse("is for a file that one process labels", fix, sample=chosen.sample, pilot=chosen.pilot)
+    if chosen.engine:
+        refuse("divides a file among hosts, as --engine does itself", "leave one out", shard=chosen.shard)
+        fix = "leave it out, or run it without --engine"
+        one = "is for one process that waits for all its batches"
+        refuse(one, fix, batch=chosen.batch, wait=chosen.wait)
+    return WHOLE if chosen.shard is None else Shard.parse(chosen.shard)
 
 
-def _label_project(tasks: TasksOf, out: str | None, **spending: Any) -> int:
-    """Label a project in this process; returns the exit code."""
+def _label_project(tasks: TasksOf, chosen: _LabelOptions) -> int:
     from backend.commands.label.project import label_project  # noqa: PLC0415 - keeps the help fast
-    from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - keeps the help fast
+    from backend.commands.shared.options import LabelOptions  # noqa: PLC0415 - the same
 
-    file = None if out is None else _file_of(out)
-    return label_project(
-        int(tasks.project or 0), tasks.config, tasks.label_studio, LabelOptions(**spending), file
-    )
+    refuse("is for files", "use camvo report --certificate FILE", certificate=chosen.certificate)
+    number, options = int(tasks.project or 0), LabelOptions(**_of_run(chosen))
+    file = None if chosen.out is None else _file_of(chosen.out)
+    return label_project(number, tasks.config, tasks.label_studio, options, file)
 
 
 def _file_of(out: str) -> Path:
@@ -161,10 +225,10 @@ def _file_of(out: str) -> Path:
 def quote(  # noqa: PLR0917 - a command's options
     tasks: TasksOf,
     pilot: arguments.Pilot = 0,
-    batch: arguments.Batch = False,
+    batch: _Batch = False,
     budget: arguments.Budget = None,
     yes: arguments.Yes = False,
-    below: arguments.Below = 0.0,
+    below: _Below = 0.0,
     target: Annotated[
         float | None,
         typer.Option(

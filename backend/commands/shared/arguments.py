@@ -40,17 +40,6 @@ LabelStudioUrl: TypeAlias = Annotated[
         show_default="LABEL_STUDIO_URL",
     ),
 ]
-ProjectNumber: TypeAlias = Annotated[
-    int, typer.Option("--project", min=1, help="The project's number, as in the address of its page.")
-]
-BackendUrl: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--backend-url",
-        help="URL at which Label Studio reaches CaMVo.",
-        show_default="from CAMVO_HOST and CAMVO_PORT",
-    ),
-]
 
 
 def _without_mistakes(config: Path | None) -> Path | None:
@@ -131,30 +120,6 @@ _IdColumn: TypeAlias = Annotated[
 Name: TypeAlias = Annotated[
     str | None, typer.Option("--name", help="The project in the ledger.", show_default="the file's name")
 ]
-Out: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--out",
-        metavar="PATH",
-        help="Where labels go: .csv, .jsonl, .parquet, or .json for import into Label Studio."
-        " With --engine: a folder, or s3://bucket/folder/.",
-    ),
-]
-Spreadsheet: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--spreadsheet",
-        help="Put an apostrophe before the cells of a .csv that a spreadsheet would take for a formula.",
-    ),
-]
-Blind: TypeAlias = Annotated[
-    int,
-    typer.Option(
-        "--blind",
-        min=0,
-        help="Keep this number of random tasks blind, and write them to blind.csv beside --out.",
-    ),
-]
 Budget: TypeAlias = Annotated[
     float | None,
     typer.Option("--budget", min=0, help="The most dollars that the job may cost over all its runs."),
@@ -166,18 +131,6 @@ Pilot: TypeAlias = Annotated[
         "--pilot",
         min=0,
         help="First ask every model about this number of random tasks, for a narrower quote.",
-    ),
-]
-Sample: TypeAlias = Annotated[
-    int, typer.Option("--sample", min=0, help="Label only this number of random tasks, as a trial.")
-]
-Below: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        "--below",
-        min=0.0,
-        max=1.0,
-        help="Ask again about tasks with labels of earlier instructions and a lower score; 1 for all.",
     ),
 ]
 InOrder: TypeAlias = Annotated[
@@ -194,52 +147,8 @@ NoWait: TypeAlias = Annotated[
         help="Decide tasks without the models that are down, instead of waiting until they are back.",
     ),
 ]
-RetryFailed: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--retry-failed",
-        help="Ask again about the tasks that failed, and for votes that are missing, and nothing else; models"
-        " get another attempt.",
-    ),
-]
 ProjectInstead: TypeAlias = Annotated[
     int | None, typer.Option("--project", min=1, help="This project of Label Studio instead of a file.")
-]
-Batch: TypeAlias = Annotated[
-    bool, typer.Option("--batch", help="Ask in providers' batches: at half the price, within a day.")
-]
-Wait: TypeAlias = Annotated[
-    bool, typer.Option("--wait", help="With batches: wait for them instead of coming back later.")
-]
-Recount: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--recount", help="At the end, count kept votes again by what is known then. Costs nothing."
-    ),
-]
-AskMore: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--ask-more",
-        min=0,
-        help="With --recount: ask models that were left out, where that is worth most, for at most"
-        " this many dollars over all runs.",
-    ),
-]
-Certificate: TypeAlias = Annotated[
-    Path | None, typer.Option("--certificate", help="Also write the certificate of the labels, an HTML page.")
-]
-ShardOf: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--shard", help="Label only this part of the tasks, as 3/16; run the others elsewhere."),
-]
-Engine: TypeAlias = Annotated[
-    Literal["asyncio", "ray"] | None,
-    typer.Option(
-        "--engine",
-        help="Label in parts, here or on a Ray cluster; --out is then a folder.",
-        show_default=False,
-    ),
 ]
 
 

@@ -160,9 +160,8 @@ class Voters:
                 continue
             resting = packed is not None and self._rests(job, packed, batched=batch)
             if pack is None or packed is None or packed in unpacked or resting:
-                alone = self.pool[name].model
-                cost = alone.batch_cost if batch else alone.cost
-                costs[name] = cost(prompt.for_model(name), schema=prompt.schema)
+                messages, alone = prompt.for_model(name), self.pool[name].model
+                costs[name] = alone.cost(messages, batched=batch, schema=prompt.schema)
             else:
                 together = self.pool[packed].model
                 costs[packed] = together.packed_cost(pack.system, texts, batched=batch, schema=prompt.schema)

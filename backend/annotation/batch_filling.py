@@ -111,7 +111,7 @@ class Requests:
         ]
         lead = replace(
             first,
-            ceiling_usd=self._pool[arm].model.for_tasks(len(numbers)).batch_ceiling(messages, schema),
+            ceiling_usd=self._pool[arm].model.for_tasks(len(numbers)).ceiling(messages, schema, batched=True),
             counted_tokens=self._pool[arm].model.count(messages),
             most_input=self._pool[arm].model.most_input(messages, schema),
             size=self._pool[arm].batches.size(self._body(arm, pack)),

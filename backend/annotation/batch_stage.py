@@ -129,7 +129,7 @@ def _alone(pool: Pool, prompt: TaskPrompt, arm: str) -> dict[str, Any]:
     body = provider_body(pool[arm].model.batch_request(messages, schema))
     return {
         "body": body,
-        "ceiling_usd": pool[arm].model.batch_ceiling(messages, schema),
+        "ceiling_usd": pool[arm].model.ceiling(messages, schema, batched=True),
         "counted_tokens": pool[arm].model.count(messages),
         "most_input": pool[arm].model.most_input(messages, schema),
         "size": provider.size(body),

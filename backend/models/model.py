@@ -466,6 +466,7 @@ class Model:
         key: its API key; if ``None``, litellm looks for its provider's key.
 
     Attributes:
+        provider: litellm's name of its provider.
         context: the most tokens of a prompt, by litellm's map; ``None`` if it is not known.
 
     Raises:
@@ -476,9 +477,9 @@ class Model:
     def __init__(self, settings: ModelSettings, key: str | None, beside: Sequence[TokenMeter] = ()) -> None:
         self.settings = settings
         self.where = f"model {settings.name}"
-        self._provider = provider_of(settings.model)
+        self.provider = provider_of(settings.model)
         # embedded voters may be registered with litellm later
-        if self._provider is None and not settings.is_embedded:
+        if self.provider is None and not settings.is_embedded:
             raise ConfigError(
                 f"litellm knows no provider for {settings.model!r}",
                 where=self.where,
@@ -503,11 +504,6 @@ class Model:
         return f"Model({self.settings.name})"
 
     @property
-    def provider(self) -> str | None:
-        """Litellm's name of its provider."""
-        return self._provider
-
-    @property
     def saves_in_batches(self) -> bool:
         """Whether its provider is known to have batches that cost less; a server of one's own has none."""
         prices, known = self.prices, self.settings.batch_discount is not None or not self._has_own_address
@@ -525,7 +521,7 @@ class Model:
         """Whether it is an embedded voter, or a server of one's own for which the settings name no key."""
         if self.settings.is_embedded:
             return True
-        return self._provider == "openai" and self._has_own_address and self.settings.api_key_env is None
+        return self.provider == "openai" and self._has_own_address and self.settings.api_key_env is None
 
     @cached_property
     def _declared_schema(self) -> bool | None:
@@ -592,16 +588,24 @@ class Model:
         """Return the input tokens by litellm's count."""
         return count_tokens(texts_of(messages)) + _IMAGE_TOKENS * len(image_addresses(messages))
 
-    def cost(self, messages: Messages, tasks: int = 1, *, schema: Mapping[str, Any] | None = None) -> float:
+    def cost(
+        self,
+        messages: Messages,
+        tasks: int = 1,
+        *,
+        batched: bool = False,
+        schema: Mapping[str, Any] | None = None,
+    ) -> float:
         """Return the expected cost in $ of one call about ``tasks`` tasks.
 
         Args:
             messages: the prompt.
             tasks: the number of tasks in it.
+            batched: whether it is a line of a provider's batch, at full price if no other is known.
             schema: that of an answer about one task, which bounds the answer's length until a model's answer
                 is measured; ``None`` for ``max_tokens``.
         """
-        return self._cost_of(self.count(messages), tasks, schema=schema)
+        return self._cost_of(self.count(messages), tasks, batched=batched, schema=schema)
 
     def packed_cost(
         self, system: str, texts: str, *, batched: bool = False, schema: Mapping[str, Any] | None = None
@@ -611,8 +615,8 @@ class Model:
         Args:
             system: the system message, which is shared.
             texts: the task's own part of the prompt.
-            batched: whether the prompt is a line of a provider's batch.
-            schema: as for :meth:`cost`.
+            batched: as for :meth:`cost`.
+            schema: the same.
         """
         shared, own = count_tokens((system,)), count_text(texts)
         return self._cost_of(shared / self.meter.tasks_in_prompt + own, batched=batched, schema=schema)
@@ -637,15 +641,14 @@ class Model:
         tasks: int = 1,
         *,
         batched: bool = False,
-        schema: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None,
     ) -> float:
         unknown = self.meter.measured_by == "max_tokens"
         longest = None if schema is None or not unknown else self._longest_output(schema)
         output = (self.meter.output_tokens if longest is None else longest) * tasks
         expected = counted * self.meter.factor
-        if batched:
-            return self._batch_prices.cost(expected, output)
-        return self.prices.cost(expected, output, self.meter.cached_share * expected)
+        cached = 0.0 if batched else self.meter.cached_share * expected
+        return self.prices_of(batched=batched).cost(expected, output, cached)
 
     def for_tasks(self, number: int) -> Model:
         """Return the model for a prompt about ``number`` tasks: its answer may be that many times as long."""
@@ -658,21 +661,16 @@ class Model:
         sized.settings = self.settings.model_copy(update={"max_tokens": most})
         return sized
 
-    def ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
-        """Return the highest possible cost of one call, $."""
-        return self.prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
+    def ceiling(
+        self, messages: Messages, schema: Mapping[str, Any] | None, *, batched: bool = False
+    ) -> float:
+        """Return the highest possible cost of one call, or of one line of a batch, $."""
+        prices = self.prices_of(batched=batched)
+        return prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
 
-    def batch_cost(self, messages: Messages, *, schema: Mapping[str, Any] | None = None) -> float:
-        """Return the expected cost of one line of a batch, $; at full price if no other is known."""
-        return self._cost_of(self.count(messages), batched=True, schema=schema)
-
-    def batch_ceiling(self, messages: Messages, schema: Mapping[str, Any] | None) -> float:
-        """Return the highest possible cost of one line of a batch, $."""
-        return self._batch_prices.cost(self.most_input(messages, schema), self.settings.max_tokens)
-
-    @property
-    def _batch_prices(self) -> TokenPrices:
-        return self.batch_prices or self.prices
+    def prices_of(self, *, batched: bool) -> TokenPrices:
+        """The prices of calls, or those in batches, which are the same if no others are known."""
+        return (self.batch_prices if batched else None) or self.prices
 
     def most_input(self, messages: Messages, schema: Mapping[str, Any] | None) -> int:
         """Return the most input tokens that a call can take, by any tokenizer; more is not believed."""

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from backend.annotation.job import Job, JobQuestion
 from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
-from backend.models.model import TokenMeter, TokenPrices, count_text, count_tokens
+from backend.models.model import TokenMeter, count_text, count_tokens
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.prompts.packs import TYPICAL_ID, packed_task
 from backend.questions.question import asked_together
@@ -184,11 +184,6 @@ def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: Aski
     return max(min(tasks, float(tally.packable)), 1.0)
 
 
-def _prices_of(pool: Pool, model: ModelSettings, asking: AskingMode) -> TokenPrices:
-    """The prices of one model's tokens."""
-    return (pool[model.name].model.batch_prices if asking.batch else None) or pool[model.name].model.prices
-
-
 _LABELS = 1000
 """The latest labels whose times are read."""
 
@@ -281,9 +276,9 @@ def long_tasks(
     if not tally.too_long:
         return None
     usd = sum(
-        _prices_of(pool, model, now[model.name]).cost(
-            tally.too_long_input * _meter_of(pool, model, now[model.name]).factor, 0.0
-        )
+        pool[model.name]
+        .model.prices_of(batched=now[model.name].batch)
+        .cost(tally.too_long_input * _meter_of(pool, model, now[model.name]).factor, 0.0)
         for model in models
     )
     return _LongTasks(tally.too_long, *pool.shortest_context, usd)
@@ -344,7 +339,8 @@ def _usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMod
 
 
 def _usd(pool: Pool, model: ModelSettings, asking: AskingMode, inputs: float, outputs: Range) -> Range:
-    prices, cached = _prices_of(pool, model, asking), inputs * _meter_of(pool, model, asking).cached_share
+    prices = pool[model.name].model.prices_of(batched=asking.batch)
+    cached = inputs * _meter_of(pool, model, asking).cached_share
     return Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
 
 

@@ -13,9 +13,8 @@ import structlog
 from sqlalchemy import Connection
 
 from backend.label_studio.payloads import WebhookEvent
-from backend.learning.teaching import aggregation_of, answering, correct_rewards, person, weigh
+from backend.learning.teaching import aggregation_of, answering, correct_tasks, person, weigh
 from backend.ledger import LedgerAccess, learning_data
-from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.learning_data import JudgedRound, LearningRounds, Reliabilities, StoredReliabilities
 from backend.ledger.reports import QuestionSums
@@ -125,7 +124,6 @@ def _by_task(annotations: Iterable[Annotation]) -> dict[int, list[Annotation]]:
     return dict(sorted(of_task.items()))
 
 
-_TASKS_PER_TRANSACTION: Final = 20
 _FIRST: Final = 10
 """The fewest annotations between two fits."""
 
@@ -163,8 +161,7 @@ class ReliabilityFits:
     async def apply(self, project: str) -> None:
         """Correct every task whose human label differs by the latest fits, unless that is done already."""
         for fit, tasks in await self.access.read(partial(_to_correct, project)):
-            for portion in portions(tasks, _TASKS_PER_TRANSACTION):
-                await self.access.writer.persist(partial(self._correct, project, portion))
+            await correct_tasks(self.access, self.settings, project, tasks)
             await self.access.writer.persist(fit.set_applied)
             _log.info(
                 "reliabilities_fitted",
@@ -191,10 +188,6 @@ class ReliabilityFits:
     async def unapplied(self) -> list[str]:
         """The projects with a fit that is not applied to all tasks, because a process stopped."""
         return await self.access.read(learning_data.unapplied)
-
-    def _correct(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
-        for task in tasks:
-            correct_rewards(connection, project, task, self.settings, self.access.clock())
 
 
 def _counts(project: str, connection: Connection) -> tuple[int, int]:

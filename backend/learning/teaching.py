@@ -5,7 +5,6 @@ Every correction and every restart is an event of its own, so each process's sta
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -392,6 +391,17 @@ _TASKS_PER_TRANSACTION = 20
 _log = structlog.get_logger(__name__)
 
 
+async def correct_tasks(access: LedgerAccess, settings: Settings, project: str, tasks: Sequence[int]) -> None:
+    """Make the rewards of tasks agree with their annotations (:func:`correct_rewards`)."""
+
+    def correct(portion: Sequence[int], connection: Connection) -> None:
+        for task in portion:
+            correct_rewards(connection, project, task, settings, access.clock())
+
+    for portion in portions(tasks, _TASKS_PER_TRANSACTION):
+        await access.writer.persist(partial(correct, portion))
+
+
 @dataclass(frozen=True, slots=True)
 class RewardCorrections:
     """A training step that makes a project's rewards agree with its annotations."""
@@ -404,11 +414,6 @@ class RewardCorrections:
         project = event.project_key
         try:
             tasks = await self.access.read_once(lambda connection: Annotations(connection, project).tasks())
-            for portion in portions(tasks, _TASKS_PER_TRANSACTION):
-                await self.access.writer.persist(functools.partial(self._correct, project, portion))
+            await correct_tasks(self.access, self.settings, project, tasks)
         except LedgerError as error:
             _log.error("review_failed", project=project, code=error.code, reason=str(error))
-
-    def _correct(self, project: str, tasks: Sequence[int], connection: Connection) -> None:
-        for task in tasks:
-            correct_rewards(connection, project, task, self.settings, self.access.clock())

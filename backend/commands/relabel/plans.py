@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from backend.annotation.job_questions import is_below
 from backend.commands.relabel.label_changes import CarriedTasks, carried_tasks, fates_of
@@ -30,6 +31,7 @@ from backend.questions.relabelling import (
     AS_THEY_ARE,
     LabelFates,
     LabelMaps,
+    OpenLabels,
     label_values,
     relabelled_config,
     restored_config,
@@ -174,57 +176,59 @@ def _require_clear(
     """Check that every label has a place, and that the config asks what was asked before."""
     skipped = {control.control: control.reason for control in asked.config.skipped}
     for name in sorted(before.keys() - {question.name for question in asked.config.questions}):
-        raise ConfigError(
+        raise _wrong_config(
             f"{name}: {skipped.get(name, 'the label config lacks it')}",
-            where="--label-config",
             fix="keep every question, with two labels or more",
         )
     for question in asked.config.questions:
         said = fates.maps.get(question.name, {})
         given_up = {old for old, new in said.items() if old != new} - {*said.values()}
         if still := [label for label in label_values(question) if label in given_up]:
-            raise ConfigError(
+            raise _wrong_config(
                 f"{question.name}: the label config still has {_quoted(still)}",
-                where="--label-config",
                 fix="give the config afterwards, or none: the command then changes the present one",
             )
     for name, labels in found.open.items():
-        said = fates.maps.get(name, {})
-        missing = [new for label in labels.gone if (new := said.get(label)) is not None]
-        missing += [label for label in fates.new(name) if label in labels.gone]
-        if missing:
-            raise ConfigError(
-                f"{name}: the label config has no label {_quoted(missing)}",
-                where="--label-config",
-                fix="add it to the config, or name a label that it has",
-            )
-        if not labels.gone:
-            raise ConfigError(
-                f"{name}: the label config adds {_quoted(labels.added)}, and no label becomes it",
-                where="--label-config",
-                fix=f"say where it comes from: --add '{labels.added[0]}=a,b', --split old=a,b or --rename"
-                " old=new",
-            )
-        raise ConfigError(
-            f"{name}: says nothing of {_quoted(labels.gone)}, which the label config lacks",
-            where="camvo relabel",
-            fix="say what becomes of each: --rename old=new, --merge a,b=c, --split old=a,b or --drop x",
-        )
-    other = sorted({scheme.control for scheme in found.anew} & before.keys())
-    for name in other:
+        raise _unclear(name, labels, fates)
+    for name in sorted({scheme.control for scheme in found.anew} & before.keys()):
         if asked.epoch(before[name]) != latest[name].epoch:
             raise ConfigError(
                 f"{name}: instructions, redaction or embedder have changed since its latest labels",
                 where="camvo.yaml",
                 fix="change the labels first, and the instructions afterwards",
             )
-        raise ConfigError(
+        raise _wrong_config(
             f"{name}: the label config asks another question",
-            where="--label-config",
             fix="change labels and hints only; keep names, tags, fields and camvo_instructions",
         )
     if not found.carried:
         raise ConfigError("no label changes", where="camvo relabel", fix="say which one becomes which")
+
+
+_wrong_config = partial(ConfigError, where="--label-config")
+
+
+def _unclear(name: str, labels: OpenLabels, fates: LabelFates) -> ConfigError:
+    """Why it is not known what becomes of a question's labels."""
+    said = fates.maps.get(name, {})
+    missing = [new for label in labels.gone if (new := said.get(label)) is not None]
+    missing += [label for label in fates.new(name) if label in labels.gone]
+    if missing:
+        return _wrong_config(
+            f"{name}: the label config has no label {_quoted(missing)}",
+            fix="add it to the config, or name a label that it has",
+        )
+    if labels.gone:
+        return ConfigError(
+            f"{name}: says nothing of {_quoted(labels.gone)}, which the label config lacks",
+            where="camvo relabel",
+            fix="say what becomes of each: --rename old=new, --merge a,b=c, --split old=a,b or --drop x",
+        )
+    added = labels.added
+    return _wrong_config(
+        f"{name}: the label config adds {_quoted(added)}, and no label becomes it",
+        fix=f"say where it comes from: --add '{added[0]}=a,b', --split old=a,b or --rename old=new",
+    )
 
 
 def _require_new_names(history: Sequence[Scheme], found: Transition) -> None:

@@ -119,7 +119,7 @@ class MalformedRequestError(RequestError):
 
     code = "http"
 
-    def __init__(self, message: str, *, status: int = 400) -> None:
+    def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message, where="header or chunks", fix="send HTTP/1.1")
         self.status = status
 

@@ -417,7 +417,7 @@ def teach(lessons: Lessons) -> Student | None:
     trials: list[tuple[int, float, tuple[float, float]]] = []
     for ridge in _RIDGES:
         fit = _fit(learnt, targets[~held], ridge, fit)
-        first, lead = fit.leaders_of(tested)
+        first, lead = _leaders(np.asarray(_design(tested, fit.rarity) @ fit.weights) + fit.shares)
         right = first == truth[held]
         trials.append((int(right.sum()), ridge, _line(lead, right)))
     _, ridge, line = max(trials)
@@ -430,9 +430,6 @@ class _Fit:
     rarity: Array
     weights: Array
     shares: Array
-
-    def leaders_of(self, texts: Sequence[_Numbers]) -> tuple[NDArray[np.int64], Array]:
-        return _leaders(np.asarray(_design(texts, self.rarity) @ self.weights) + self.shares)
 
 
 def _fit(texts: Sequence[_Numbers], targets: Array, ridge: float, near: _Fit | None) -> _Fit:

@@ -157,9 +157,7 @@ _SAMPLE = {"text": "The delivery was two days late, but the shop apologised and 
 _PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
 
 
-def check_setup(
-    console: Console, environment: Environment, *, live: bool = False, label_config: Path | None = None
-) -> bool:
+def check_setup(console: Console, environment: Environment, *, live: bool, label_config: Path | None) -> bool:
     """Check each part and print the results; return whether the server can start."""
     loaded = settings.load(environment.config)
     console.print(

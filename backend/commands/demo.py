@@ -457,7 +457,7 @@ _REVIEWED = 20
 """Digits that "you" label."""
 
 
-def run_demo(*, console: Console, serve: bool, port: int | None = None) -> None:
+def run_demo(*, console: Console, serve: bool, port: int | None) -> None:
     """Run the demo.
 
     Args:

@@ -278,7 +278,7 @@ class _ReviewList:
 
 
 def _review_list(
-    connection: Connection, project: Project, limit: int, pricing: _Pricing | None = None
+    connection: Connection, project: Project, limit: int, pricing: _Pricing | None
 ) -> _ReviewList:
     """Return the ``limit`` tasks of a project that are most worth labelling, and as many blind ones.
 

@@ -309,7 +309,7 @@ def typed(value: Any, kind: type) -> object:
 _ENDINGS = (".jsonl", ".ndjson", ".csv", ".parquet", ".json")
 
 
-def check_sink(path: Path, *, for_spreadsheet: bool = False) -> None:
+def check_sink(path: Path, *, for_spreadsheet: bool) -> None:
     """Check that results can be written to a file, before anything is spent.
 
     Raises:

@@ -532,14 +532,11 @@ def _tab_title(tab: dict[str, Any]) -> str:
 def _tab_content(tasks: Sequence[int], title: str) -> dict[str, Any]:
     """Return the tab's filter and order. Label Studio orders by columns only; blind tasks have no score."""
     order = _SCORE_COLUMN if title == NEXT_TAB else "tasks:id"
-    items = [_is_task(number) for number in tasks or [_NO_TASK]]
+    is_task = {"filter": "filter:tasks:id", "operator": "equal", "type": "Number"}
+    items = [is_task | {"value": number} for number in tasks or [_NO_TASK]]
     if title != DISPUTED_TAB:  # people have annotated disputed tasks, that is what they are about
         items = [_while_open(item) for item in items]
     return {"ordering": [order], "filters": {"conjunction": "or", "items": items}}
-
-
-def _is_task(number: int) -> dict[str, Any]:
-    return {"filter": "filter:tasks:id", "operator": "equal", "type": "Number", "value": number}
 
 
 def _while_open(item: dict[str, Any]) -> dict[str, Any]:

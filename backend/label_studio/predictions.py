@@ -65,7 +65,7 @@ def relabelled_result(
     before: ConfigQuestion,
     after: ConfigQuestion,
     labels: Mapping[str, str | None],
-    original: str | None = None,
+    original: str | None,
 ) -> list[Any]:
     """Return an annotation's result with the labels that a question has now.
 

@@ -13,6 +13,7 @@ from backend.ledger import projects
 from backend.ledger.human_annotations import studio_time
 from backend.ledger.projects import Project
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
+from backend.questions.label_config import labels_decided
 from backend.settings import Settings
 from backend.settings.mistakes import did_you_mean
 from camvo.votes.labels import has_vote_model
@@ -54,7 +55,7 @@ def require_known_labels(settings: Settings, config: LabelConfig, where: str) ->
     Raises:
         ConfigError: no question is decided by such a label.
     """
-    known = sorted(config.decided_labels)
+    known = sorted({label for question in config.questions for label in labels_decided(question)})
     for name, labels in settings.policy.by_label.items():
         for label in sorted(labels - set(known)):
             wrong = "is no label of a question whose answer is one label"

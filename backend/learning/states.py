@@ -295,7 +295,7 @@ class FitCache(Generic[_T]):
         kept = self._latest[key, kind]
         return monotonic() - kept.started_at >= min(pauses * kept.seconds, _PAUSE)
 
-    def may_start(self, key: StateKey, kind: Hashable = None) -> bool:
+    def may_start(self, key: StateKey, kind: Hashable) -> bool:
         """Whether another fit may start at once: not if one has just failed."""
         return not self._latest[key, kind].failed or self.is_old(key, kind)
 

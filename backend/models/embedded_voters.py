@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -83,11 +83,6 @@ def _sentence_about(label: str, _hint: str | None) -> tuple[str, ...]:
 def _hint_sentences(label: str, hint: str | None) -> tuple[str, ...]:
     """Return the sentences of the label's hint, or its name if it has no hint."""
     return _sentences(hint) if hint and hint.strip() else (label,)
-
-
-def _hint_sentences_and_name(label: str, hint: str | None) -> tuple[str, ...]:
-    """Return the sentences of the label's hint, and its name."""
-    return (*_hint_sentences(label, hint), label)
 
 
 def _phrases(label: str, hint: str | None) -> tuple[str, ...]:
@@ -165,7 +160,7 @@ _VOTERS: Mapping[str, _Voter] = {
     "label-name": _CosineVoter(_whole_text, _label_name),
     "label-sentence": _CosineVoter(_whole_text, _sentence_about),
     "hints": _CosineVoter(_whole_text, _hint_sentences),
-    "sentences": _CosineVoter(_sentences, _hint_sentences_and_name),
+    "sentences": _CosineVoter(_sentences, lambda label, hint: (*_hint_sentences(label, hint), label)),
     "everything": _CosineVoter(_whole_text, _phrases),
 }
 """Name → voter, weakest first; litellm's name is ``embedded/<name>``."""
@@ -252,7 +247,13 @@ class _Ballot:
 
     def phrases(self) -> list[str]:
         """Return the distinct phrases whose vectors :meth:`answer` needs."""
-        return list(dict.fromkeys(self._all_phrases()))
+        return list(
+            dict.fromkeys(
+                phrase
+                for question in self.questions
+                for phrase in self.voter.phrases(self.text, _labels(question))
+            )
+        )
 
     def answer(self, vectors: _Vectors) -> str:
         """Return the answer as JSON: the best label of each question, alone even if several may fit."""
@@ -261,10 +262,6 @@ class _Ballot:
             label = self.voter.choose(self.text, _labels(question), vectors)
             votes[question.name] = label if _form(question) == ONE_LABEL else [label]
         return json.dumps(votes)
-
-    def _all_phrases(self) -> Iterator[str]:
-        for question in self.questions:
-            yield from self.voter.phrases(self.text, _labels(question))
 
 
 def _ballot(model: str, parameters: Mapping[str, Any]) -> _Ballot:

@@ -377,7 +377,7 @@ class ModelCaller:
             options = {"timeout": limits, "max_retries": 0, "num_retries": 0, "drop_params": True}
             return await litellm_info.complete({**request, **key, **options})
 
-    def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int = 1) -> ModelAnswer:
+    def read_batched(self, response: Any, counted: int, most_input: int, *, tasks: int) -> ModelAnswer:
         """Return the answer in a line of a batch, at the price of batches, and learn from its usage.
 
         Raises:

@@ -85,7 +85,7 @@ OWN_INSTRUCTIONS: Final = "camvo_instructions"
 
 
 def epoch_of(
-    question: ConfigQuestion, instructions: str | None, embedder: str, redactor: Redactor | None = None
+    question: ConfigQuestion, instructions: str | None, embedder: str, redactor: Redactor | None
 ) -> str:
     """Return the epoch of a question, 16 hexadecimal digits. A new epoch starts with a fresh state.
 
@@ -145,11 +145,6 @@ class LabelConfig:
     skipped: tuple[SkippedControl, ...]
     page: tuple[PagePart, ...] = ()
     xml: str = ""
-
-    @property
-    def decided_labels(self) -> frozenset[str]:
-        """The labels of all questions whose answer is one label: of choices, ratings and scales."""
-        return frozenset(label for question in self.questions for label in labels_decided(question))
 
 
 def labels_decided(question: ConfigQuestion) -> tuple[str, ...]:

@@ -112,7 +112,8 @@ def read_change(
         old = before.get(new.name)
         if old is None or _without_labels(old, fates) != _without_labels(new, AS_THEY_ARE):
             continue
-        labels = _full_map(old, fates.maps.get(new.name, {}))
+        said_of = fates.maps.get(new.name, {})
+        labels = {label: said_of.get(label, label) for label in label_values(old)}
         options, said = label_values(new), fates.new(new.name)
         gone = tuple(label for label, to in labels.items() if to is not None and to not in options)
         gone += tuple(label for label in said if label not in options)
@@ -128,11 +129,6 @@ def read_change(
 def label_values(question: ConfigQuestion) -> tuple[str, ...]:
     """The labels that votes on a question name, in the order of the config; empty if it lists none."""
     return tuple(label.value for label in labels_of(question))
-
-
-def _full_map(question: ConfigQuestion, labels: LabelMap) -> dict[str, str | None]:
-    """Each label of a question → what becomes of it."""
-    return {label: labels.get(label, label) for label in label_values(question)}
 
 
 def labels_of(question: ConfigQuestion) -> tuple[Label, ...]:

@@ -209,7 +209,7 @@ class _Sight:
 
     def _could_be_chosen(self, control: str, rule: _Restriction) -> bool:
         tag = self._controls[control]
-        if _is_dynamic(tag):
+        if attribute(tag, "value") or attribute(tag, "apiUrl"):
             return True
         answers, _ = self._answers(tag, rule)
         return answers is None or bool(answers)
@@ -337,10 +337,6 @@ def _written(rule: _Restriction) -> str:
         "whenRole": rule.roles,
     }
     return " ".join(f'{name}="{value}"' for name, value in parts.items() if value is not None)
-
-
-def _is_dynamic(control: Element) -> bool:
-    return any(attribute(control, name) for name in ("value", "apiUrl"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,11 +210,6 @@ def _by_policy(
     return list(found.items())
 
 
-def _student_votes(settings: Settings, questions: Sequence[JobQuestion]) -> bool:
-    """Whether a student will vote on any of the questions."""
-    return any(_has_student(settings, policy, asked) for policy, asked in _by_policy(settings, questions))
-
-
 def _has_student(settings: Settings, policy: Policy, questions: Sequence[JobQuestion]) -> bool:
     """Whether a student will vote under a policy on any of its questions."""
     return settings.has_student(policy) and any(each.aggregation == LABEL_VOTE for each in questions)
@@ -227,7 +222,7 @@ def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
     prices: Mapping[str, float],
     model_of: Mapping[str, str],
     to_come: int,
-    progress: Callable[[int], object] = lambda replays: None,
+    progress: Callable[[int], object],
 ) -> _PolicyShare:
     """How much the policy will spend on the tasks to come; of several policies, between the extremes."""
     if settings.policy.name == "single":
@@ -438,7 +433,10 @@ class QuoteMaker:
             spent=spent,
             spent_by_job=of_job,
             target=None if target is None else self._target(target, models, now),
-            student=_student_votes(settings, self._questions),
+            student=any(
+                _has_student(settings, policy, asked)
+                for policy, asked in _by_policy(settings, self._questions)
+            ),
             too_long=long_tasks(tally, pool, settings.models, now),
         )
 

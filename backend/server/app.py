@@ -111,11 +111,6 @@ def _is_training(request: Request) -> bool:
 _RUNTIME, _ENVIRONMENT = "camvo", "camvo_environment"
 
 
-def _install(app: Flask, runtime: Runtime, environment: Environment) -> None:
-    """Give an application its runtime and its environment."""
-    app.extensions[_RUNTIME], app.extensions[_ENVIRONMENT] = runtime, environment
-
-
 def _runtime() -> Runtime:
     """The runtime of the application that answers the current request."""
     return cast("Runtime", current_app.extensions[_RUNTIME])
@@ -531,14 +526,13 @@ def _source_line(error: BaseException) -> str:
     )
 
 
-def create_app(environment: Environment | None = None) -> Flask:
+def create_app(environment: Environment) -> Flask:
     """Create the application of one worker process and start its runtime; called after the fork."""
-    environment = environment or Environment()
     logs.configure(environment.log_level)
     runtime = Runtime(settings.load(environment.config), environment)
     app = Flask("camvo")
     app.config["MAX_CONTENT_LENGTH"] = environment.max_body_mb * 1_000_000
-    _install(app, runtime, environment)
+    app.extensions[_RUNTIME], app.extensions[_ENVIRONMENT] = runtime, environment
     for blueprint in (_interface, _commands, _pages):
         app.register_blueprint(blueprint)
     _register_guards(app, runtime, environment)

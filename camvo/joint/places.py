@@ -70,13 +70,9 @@ def place_patterns(arms: Sequence[str], votes: Mapping[str, str | None]) -> tupl
     """
     cast = {arm: vote for arm, vote in votes.items() if vote is not None}
     return tuple(
-        VotePattern.of(arms, _marks(cast, place), everyone=True, labels=_MARKS)
+        VotePattern.of(arms, {arm: _MARKS[arm in place] for arm in cast}, everyone=True, labels=_MARKS)
         for place in marked_places(cast)
     )
-
-
-def _marks(voters: Iterable[str], place: Place) -> dict[str, str]:
-    return {arm: _MARKS[arm in place] for arm in voters}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

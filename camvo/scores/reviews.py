@@ -103,7 +103,7 @@ class TaughtBefore:
 NOTHING_SEEN: Final = TaughtBefore()
 
 
-def _taught_share(seen: TaughtBefore = NOTHING_SEEN) -> float:
+def _taught_share(seen: TaughtBefore) -> float:
     """ρ∞, the share of wrong labels that human labels on other tasks can put right, at least 0.
 
     It is the mean of the prior and of what was seen, each by its precision.

@@ -178,7 +178,7 @@ def span_shadow_price(
     allowance: float,
     draw: float,
     *,
-    waits: tuple[float, ...] = (),
+    waits: tuple[float, ...],
 ) -> float:
     """Find the multiplier of the prices, at least 1, at which texts keep to the allowance on average.
 

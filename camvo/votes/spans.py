@@ -205,7 +205,7 @@ def _marked_places(votes: tuple[tuple[str, str], ...], first: str | None) -> tup
 
 
 def answer_by_chances(
-    places: Sequence[Place], chances: Sequence[float], weights: Mapping[str, float], elsewhere: float = 0.0
+    places: Sequence[Place], chances: Sequence[float], weights: Mapping[str, float], elsewhere: float
 ) -> tuple[str, float]:
     """The spans at the places that are more likely real than not, and their expected F₁.
 

@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def opened_on_terminal(
-    chosen: ChosenTasks, *, as_json: bool = False
+    chosen: ChosenTasks, *, as_json: bool
 ) -> Iterator[tuple[DatasetJobs, IndexedTasks, Console]]:
     """:func:`opened` for a command that people may interrupt, with its console: stderr if it prints JSON."""
     environment = quiet_environment(chosen.config)

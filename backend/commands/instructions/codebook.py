@@ -464,7 +464,7 @@ def adopt_text(
     console: Console,
     *,
     yes: bool,
-    text_id: str | None = None,
+    text_id: str | None,
 ) -> None:
     """Write a text into a project's instructions in Label Studio, in place of the one that models read."""
     option = "--adopt" if path is not None else "--take-back"

@@ -347,7 +347,7 @@ def _propose(  # noqa: PLR0917 - what is asked, and where the answer goes
 _CUT_OFF: Final = f"it was cut off after {_LONGEST_ANSWER:,} tokens"
 
 
-def _no_proposal(name: str, what: str, paid: float, *, again: bool = True) -> BadAnswerError:
+def _no_proposal(name: str, what: str, paid: float, *, again: bool) -> BadAnswerError:
     another = "let another model propose, by --by"
     return BadAnswerError(
         f"the answer is no proposal: {what}; paid {formats.dollars(paid)}",

@@ -175,7 +175,7 @@ class _ProjectSweeps:
 
 
 def label_project(
-    number: int, config: Path | None, label_studio: str | None, options: LabelOptions, out: Path | None = None
+    number: int, config: Path | None, label_studio: str | None, options: LabelOptions, out: Path | None
 ) -> Ending:
     """Store predictions for a project in Label Studio, with the ledger of the environment."""
     if out is not None:

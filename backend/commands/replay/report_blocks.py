@@ -49,7 +49,7 @@ def _over_blocks(data: ReportData) -> Picture | None:
             for setting in data.settings
             for line in axes.plot(
                 setting.runs[0].row.series["rounds"],
-                _mean_series(setting, name) / (_blocks_scale(data) if name == "cost" else 1.0),
+                _mean_series(setting, name) / ((data.table.full_cost or 1.0) if name == "cost" else 1.0),
                 **setting.line,
             )
         ]
@@ -77,10 +77,6 @@ def _mean_series(setting: SettingRuns, name: str) -> Array:
     rows = [run.row.series[name] for run in setting.runs]
     means: Array = np.array(rows, dtype=np.float64).mean(axis=0)
     return means
-
-
-def _blocks_scale(data: ReportData) -> float:
-    return data.table.full_cost or 1.0
 
 
 _COLUMNS = 4

@@ -120,7 +120,7 @@ class _List(TypeDecorator[Sequence[Any]]):
     impl = Text
     cache_ok = True
 
-    def __init__(self, of: type[Any] = int) -> None:
+    def __init__(self, of: type[Any]) -> None:
         super().__init__()
         self.of = of
 

@@ -350,7 +350,7 @@ class Quota:
         now: float,
         rate: float | None,
         accepted: float,
-        share: float = 0.0,
+        share: float,
         fallback: float | None = None,
     ) -> None:
         """Begin to send less than was accepted, to see whether the refused share depends on the rate.

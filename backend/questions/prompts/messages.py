@@ -75,11 +75,6 @@ Messages: TypeAlias = Sequence[Mapping[str, Any]]
 """A sequence of ``{"role": …, "content": …}``."""
 
 
-def _image_part(address: str) -> dict[str, Any]:
-    """Return an image as a part; the address is a web address, or a ``data:`` URL with the image itself."""
-    return {"type": "image_url", "image_url": {"url": address}}
-
-
 def text_part(words: str) -> dict[str, Any]:
     """Return a text as a part."""
     return {"type": "text", "text": words}
@@ -184,7 +179,8 @@ def prompt_messages(
             {"role": "assistant", "content": _json(_keyed(example.answer))},
         )
     ]
-    content = [text_part(user), *map(_image_part, images.values())] if images else user
+    shown = [{"type": "image_url", "image_url": {"url": address}} for address in images.values()]
+    content = [text_part(user), *shown] if images else user
     return [{"role": "system", "content": system}, *example_messages, {"role": "user", "content": content}]
 
 

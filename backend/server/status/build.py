@@ -299,7 +299,9 @@ def build_report(
         project_reports = [_with_annotators(connection, report) for report in project_reports]
     if texts:
         project_reports = [_with_examples(connection, report) for report in project_reports]
-    project_reports.sort(key=_last_round, reverse=True)
+    project_reports.sort(
+        key=lambda report: max((question.last_at for question in report.questions), default=0.0), reverse=True
+    )
     server = None if live is None else live.server
     return Report(
         version=metadata.version("camvo"),
@@ -319,10 +321,6 @@ def selected_projects(connection: Connection, project: str | None) -> list[Proje
         for stored in projects.list_all(connection)
         if project in (None, stored.key, short_name(stored.key))
     ]
-
-
-def _last_round(report: ProjectReport) -> float:
-    return max((question.last_at for question in report.questions), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,10 @@ def _questionable_report(
     """List the questionable labels of one question."""
     differing = [row for row in judged if row.confirmed < 0.5]
     people = ProjectSums(connection, project).annotators([row.task for row in differing])
-    listed = sorted((_label(row, people, closed=closed) for row in differing), key=_order)
+    listed = sorted(
+        (_label(row, people, closed=closed) for row in differing),
+        key=lambda label: (not label.certain, -label.score, label.task),
+    )
     return QuestionableReport(
         labels=len(listed), certain=sum(label.certain for label in listed), listed=tuple(listed[:_SHOWN])
     )
@@ -165,10 +168,6 @@ def _label(row: JudgedRow, people: Mapping[int, int], *, closed: bool) -> Questi
         annotators=annotators,
         certain=row.score >= _CERTAIN and annotators == 1,
     )
-
-
-def _order(label: QuestionableLabel) -> tuple[bool, float, int]:
-    return not label.certain, -label.score, label.task
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +292,10 @@ def _report(question: AnsweredQuestion) -> AgreementReport | None:
     return AgreementReport(
         question.control,
         krippendorff_alpha([[*said.values()] for said in blind.values()]),
-        tuple(_voter(name, votes[name], blind, by_person) for name in sorted(votes, key=_vote_first)),
+        tuple(
+            _voter(name, votes[name], blind, by_person)
+            for name in sorted(votes, key=lambda name: (name != _VOTE, name))
+        ),
         lean,
     )
 
@@ -302,10 +304,6 @@ def _blind_labels(said: Sequence[Annotation], control: str) -> dict[str, str]:
     """Person → the label that they gave without seeing the prediction; the last one, if there are several."""
     blind = (annotation for annotation in said if not annotation.prediction_shown)
     return {person(annotation): annotation.labels[control] for annotation in blind}
-
-
-def _vote_first(name: str) -> tuple[bool, str]:
-    return name != _VOTE, name
 
 
 def _voter(

@@ -69,6 +69,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture
+def api() -> Iterator[Any]:
+    from label_studio_api import LabelStudioApi  # noqa: PLC0415 - most tests do without it
+
+    with LabelStudioApi() as api:
+        yield api
+
+
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     with Postgres(tmp_path_factory.mktemp("postgres")) as server:

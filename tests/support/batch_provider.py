@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from local_server import Handler, LocalServer
 
 from backend.testing import Reply, packed_texts
 
@@ -59,8 +59,8 @@ class Batch:
     answered: int = 0
 
 
-class BatchServer:
-    """The provider. A context manager.
+class BatchServer(LocalServer):
+    """The provider.
 
     Attributes:
         script: answers a request.
@@ -89,42 +89,29 @@ class BatchServer:
         self.deleted: list[str] = []
         self._lock = threading.RLock()
         self._number = 0
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        super().__init__(self._handler())
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"{super().url}/v1"
 
     @property
     def anthropic_url(self) -> str:
-        return self.url.removesuffix("/v1")
-
-    def __enter__(self) -> BatchServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        return super().url
 
     def _name(self, kind: str) -> str:
         self._number += 1
         return f"{kind}_{self._number}"
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[Handler]:
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Provider(Handler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
 
-            def _do(self) -> None:
-                raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+            def respond(self) -> None:
+                raw = self.body()
                 path = urlsplit(self.path)
                 if status := server.refused(self.command, path.path):
                     reply: tuple[int, Any] = (status, {"error": {"message": "scripted", "code": None}})
@@ -135,22 +122,12 @@ class BatchServer:
                         self.close_connection = True
                         return
                 status, body = reply
-                payload = body if isinstance(body, bytes) else json.dumps(body).encode()
                 try:
-                    self.send_response(status)
-                    self.send_header("content-type", "application/json")
-                    self.send_header("content-length", str(len(payload)))
-                    self.end_headers()
-                    self.wfile.write(payload)
+                    self.answer(status, body if isinstance(body, bytes) else json.dumps(body).encode())
                 except (BrokenPipeError, ConnectionResetError):
                     self.close_connection = True
 
-            do_GET = do_POST = do_DELETE = _do  # noqa: N815 - the names in http.server
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
-                """Print nothing."""
-
-        return Handler
+        return Provider
 
     def _route(self, method: str, url: Any, raw: bytes, kind: str) -> tuple[int, Any]:
         parts = url.path.removeprefix("/v1/").strip("/").split("/")

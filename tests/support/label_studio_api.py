@@ -13,14 +13,12 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from local_server import Handler, LocalServer
 from pydantic import SecretStr
 
 from backend.label_studio.client import Client
@@ -35,8 +33,8 @@ PROJECT: int = ANSWERS["project"]["body"]["id"]
 Answer = tuple[int, Any]
 
 
-class LabelStudioApi:
-    """One organisation with one project; a context manager. A test may change its content at any time."""
+class LabelStudioApi(LocalServer):
+    """One organisation with one project. A test may change its content at any time."""
 
     def __init__(self) -> None:
         self.project = copy.deepcopy(ANSWERS["project"]["body"])
@@ -53,13 +51,7 @@ class LabelStudioApi:
         """Called with every request before it is answered."""
         self.requests: list[tuple[str, str, Any]] = []
         self.numbers = itertools.count(100)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        super().__init__(self._handler())
 
     @property
     def project_key(self) -> str:
@@ -72,17 +64,6 @@ class LabelStudioApi:
 
     def client(self, key: str = KEY) -> Client:
         return Client(self.url, SecretStr(key))
-
-    def __enter__(self) -> LabelStudioApi:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
 
     # content
 
@@ -278,15 +259,15 @@ class LabelStudioApi:
                     return 200, prediction
         return _recorded("annotation_missing")
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _handler(self) -> type[Handler]:
         api = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Api(Handler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
             wbufsize = -1
 
-            def _serve(self) -> None:
+            def respond(self) -> None:
                 parts = urlsplit(self.path)
                 length = int(self.headers.get("content-length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
@@ -306,12 +287,7 @@ class LabelStudioApi:
                 if status != 204:
                     self.wfile.write(payload)
 
-            do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names in http.server
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
-                """Print nothing."""
-
-        return Handler
+        return Api
 
 
 def region(mood: str) -> dict[str, Any]:

@@ -10,12 +10,10 @@
 from __future__ import annotations
 
 import gzip
-import threading
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
+from local_server import Handler, LocalServer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -37,46 +35,24 @@ class ReceivedSpan:
     service: str
 
 
-@dataclass
-class Collector:
-    """The server; a context manager. It listens on a free port of this host."""
+class Collector(LocalServer):
+    """The server."""
 
-    spans: list[ReceivedSpan] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-
-    def __enter__(self) -> Collector:
+    def __init__(self) -> None:
+        self.spans: list[ReceivedSpan] = []
+        self.bodies: list[bytes] = []
         collector = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+        class Receiver(Handler):
+            def respond(self) -> None:
+                body = self.body()
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 assert self.path == "/v1/traces"
                 collector._take(body)
-                answer = ExportTraceServiceResponse().SerializeToString()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
+                self.answer(200, ExportTraceServiceResponse().SerializeToString(), "application/x-protobuf")
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(Receiver)
 
     def named(self, name: str) -> list[ReceivedSpan]:
         return [span for span in self.spans if span.name == name]

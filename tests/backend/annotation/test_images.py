@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from local_server import Handler, LocalServer
 from pydantic import SecretStr
 
 from backend.annotation.job_questions import Images
@@ -33,32 +32,20 @@ class Files:
 
 @pytest.fixture
 def files() -> Iterator[Files]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Storage(Handler):
+        def respond(self) -> None:
             served.asked.append((self.path, self.headers.get("authorization", "")))
             kind, body = "image/png", PNG
             if self.path.endswith("secret.html"):
                 kind = "text/html; charset=utf-8"
             if self.path.endswith("huge.png"):
                 body = bytes(21 * 1024 * 1024)
-            self.send_response({"gone.png": 404, "moved.png": 302}.get(self.path.rpartition("/")[2], 200))
-            self.send_header("location", f"{served.url}/data/upload/1/cat.png")
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            status = {"gone.png": 404, "moved.png": 302}.get(self.path.rpartition("/")[2], 200)
+            self.answer(status, body, kind, location=f"{served.url}/data/upload/1/cat.png")
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
-            """Write no log."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served = Files(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield served
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with LocalServer(Storage) as server:
+        served = Files(server.url)
+        yield served
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,6 @@ LABELS = {"mood": "Glad"}
 
 
 @pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
-
-
-@pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     ledger = Ledger(migrated.sqlite(tmp_path / "ledger.sqlite"), clock=lambda: 5.0)
     yield ledger

@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from types import SimpleNamespace
-from typing import Any, TypeVar
 
 import pytest
+from local_server import Handler, LocalServer
 
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient, TaskAnswer
 from backend.errors import BackendError
 from backend.settings import Environment
 
-_Server = TypeVar("_Server", bound="Busy | Endless")
 
-
-class Busy:
+class Busy(LocalServer):
     """A server that is busy for some requests, then predicts."""
 
     def __init__(self, refusals: int, retry_after: str = "2") -> None:
         self.requests = 0
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
+        class Backend(Handler):
+            def respond(self) -> None:
+                self.body()
                 outer.requests += 1
-                busy = outer.requests <= refusals
-                body = b'{"code": "busy", "message": "no place"}' if busy else b'{"results": [[]]}'
-                self.send_response(503 if busy else 200)
-                if busy:
-                    self.send_header("Retry-After", retry_after)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                if outer.requests <= refusals:
+                    self.answer(503, b'{"code": "busy", "message": "no place"}', retry_after=retry_after)
+                else:
+                    self.answer(200, b'{"results": [[]]}')
 
-            def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - http.server's name
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.http.server_address[1]}"
+        super().__init__(Backend)
 
 
 @pytest.fixture
@@ -58,64 +45,42 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def serve() -> Iterator[list[Any]]:
-    running: list[Any] = []
-    yield running
-    for server in running:
-        server.http.shutdown()
-        server.http.server_close()
-
-
-def start(serve: list[Any], server: _Server) -> _Server:
-    serve.append(server)
-    threading.Thread(target=server.http.serve_forever, args=(0.02,), daemon=True).start()
-    return server
+def serve() -> Iterator[ExitStack]:
+    with ExitStack() as running:
+        yield running
 
 
 @pytest.mark.parametrize(
     ("retry_after", "pauses"), [("2", [2.0, 2.0]), ("0", [1.0, 1.0]), ("soon", [10.0] * 2)]
 )
 def test_a_busy_server_is_asked_again_as_late_as_it_says(
-    serve: list[Any], slept: list[float], retry_after: str, pauses: list[float]
+    serve: ExitStack, slept: list[float], retry_after: str, pauses: list[float]
 ) -> None:
-    server = start(serve, Busy(2, retry_after))
+    server = serve.enter_context(Busy(2, retry_after))
     client = BackendClient(server.url, Environment())
     assert client.predict("1.1", "<View/>", [{"id": 1, "data": {}}]) == [TaskAnswer([], "deadline")]
     assert (slept, server.requests) == (pauses, 3)
     client.close()
 
 
-def test_a_server_that_stays_busy_is_given_up_after_ten_minutes(serve: list[Any], slept: list[float]) -> None:
-    client = BackendClient(start(serve, Busy(10**6, "60")).url, Environment())
+def test_a_server_that_stays_busy_is_given_up_after_ten_minutes(serve: ExitStack, slept: list[float]) -> None:
+    client = BackendClient(serve.enter_context(Busy(10**6, "60")).url, Environment())
     with pytest.raises(BackendError, match="no place"):
         client.predict("1.1", "<View/>", [{"id": 1, "data": {}}])
     assert sum(slept) == 600
     client.close()
 
 
-class Endless:
+class Endless(Handler):
     """A server whose answers never come to an end."""
 
-    def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                self.rfile.read(int(self.headers["content-length"] or 0))
-                failed = [{"task": 1, "code": "no_vote", "failed_at": 0.0, "final": False}]
-                body = json.dumps({"done": False, "tasks": failed, "next": 1, "through": 1}).encode()
-                if self.path.startswith("/recounted"):
-                    body = b'{"tasks": [1, 2], "through": 1}'
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_POST = answer  # noqa: N815 - http.server's names
-
-            def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - http.server's name
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-    url = Busy.url
+    def respond(self) -> None:
+        self.body()
+        failed = [{"task": 1, "code": "no_vote", "failed_at": 0.0, "final": False}]
+        body = json.dumps({"done": False, "tasks": failed, "next": 1, "through": 1}).encode()
+        if self.path.startswith("/recounted"):
+            body = b'{"tasks": [1, 2], "through": 1}'
+        self.answer(200, body)
 
 
 WORK: dict[str, Callable[[BackendClient], object]] = {
@@ -127,10 +92,10 @@ WORK: dict[str, Callable[[BackendClient], object]] = {
 
 @pytest.mark.parametrize("work", WORK)
 def test_work_that_never_ends_is_given_up_after_hours(
-    serve: list[Any], slept: list[float], work: str, monkeypatch: pytest.MonkeyPatch
+    serve: ExitStack, slept: list[float], work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend_client, "_LONGEST", 20.0)
-    server = start(serve, Endless())
+    server = serve.enter_context(LocalServer(Endless))
     client = BackendClient(server.url, Environment())
     with pytest.raises(BackendError, match="has not finished"):
         WORK[work](client)
@@ -138,8 +103,8 @@ def test_work_that_never_ends_is_given_up_after_hours(
     client.close()
 
 
-def test_pages_that_do_not_go_on_are_refused(serve: list[Any]) -> None:
-    client = BackendClient(start(serve, Endless()).url, Environment())
+def test_pages_that_do_not_go_on_are_refused(serve: ExitStack) -> None:
+    client = BackendClient(serve.enter_context(LocalServer(Endless)).url, Environment())
     with pytest.raises(BackendError, match="pages do not end"):
         client.failed_tasks("1.1")
     with pytest.raises(BackendError, match="pages do not end"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,10 +21,9 @@ GUARDED = Environment(
 
 
 @pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        api.project |= {"model_version": "", "show_collab_predictions": True}
-        yield api
+def api(api: LabelStudioApi) -> LabelStudioApi:
+    api.project |= {"model_version": "", "show_collab_predictions": True}
+    return api
 
 
 def connect(api: LabelStudioApi, **changes: Any) -> bool:

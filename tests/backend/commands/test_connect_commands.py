@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 @pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as made:
-        made.project["model_version"] = ""
-        yield made
+def api(api: LabelStudioApi) -> LabelStudioApi:
+    api.project["model_version"] = ""
+    return api
 
 
 # -- bad input: one line, exit code 2, nothing asked

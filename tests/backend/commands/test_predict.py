@@ -85,12 +85,6 @@ def prediction(version: str, score: float, mood: str = "Glad") -> dict[str, Any]
     return {"result": [region(mood)], "score": score, "model_version": version}
 
 
-@pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
-
-
 def run(api: LabelStudioApi, oracle: Oracle, **changes: Any) -> Tally:
     advanced: list[int] = []
     given = {

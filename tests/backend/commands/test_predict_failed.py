@@ -47,12 +47,6 @@ def client(backend: Backend) -> Iterator[BackendClient]:
     server.server_close()
 
 
-@pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
-
-
 def run(api: LabelStudioApi, client: BackendClient, **options: Any) -> Tally:
     return PredictionRun(
         client=api.client(),

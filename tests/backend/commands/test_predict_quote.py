@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,9 @@ DEAR = {"output_price": 20_000.0}
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabelStudioApi]:
+def api(api: LabelStudioApi, monkeypatch: pytest.MonkeyPatch) -> LabelStudioApi:
     monkeypatch.setenv("LABEL_STUDIO_API_KEY", KEY)
-    with LabelStudioApi() as api:
-        yield api
+    return api
 
 
 def run(api: LabelStudioApi, client: BackendClient, **given: Any) -> int:

@@ -31,12 +31,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://127.0.0.1:{front.port}"
 
 
-@pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
-
-
 def facts(api: LabelStudioApi, url: str, title: str = "camvo", **changes: str | None) -> list[Fact]:
     given = {name: value for name, value in (GUARDS | changes).items() if value is not None}
     environment = Environment(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,12 +17,6 @@ from backend.errors import (
     PrivateAddressError,
 )
 from backend.label_studio.client import Client
-
-
-@pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
 
 
 def refusal(ask: Callable[[], Any], kind: type[LabelStudioError]) -> LabelStudioError:

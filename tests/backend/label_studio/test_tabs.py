@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,10 +14,9 @@ from backend.settings import Environment
 
 
 @pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        api.tabs[1] = {"id": 1, "data": {"title": "Mine", "filters": {"conjunction": "and", "items": []}}}
-        yield api
+def api(api: LabelStudioApi) -> LabelStudioApi:
+    api.tabs[1] = {"id": 1, "data": {"title": "Mine", "filters": {"conjunction": "and", "items": []}}}
+    return api
 
 
 def put(api: LabelStudioApi, *tasks: int) -> str:

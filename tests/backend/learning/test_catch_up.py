@@ -62,12 +62,6 @@ class Studio:
 
 
 @pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
-
-
-@pytest.fixture
 def studio(tmp_path: Path, api: LabelStudioApi) -> Iterator[Studio]:
     key = SecretStr(KEY)
     studio = Studio(tmp_path, api, label_studio_url=api.url, label_studio_api_key=key)

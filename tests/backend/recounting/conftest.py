@@ -52,12 +52,6 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.fixture
-def api() -> Iterator[LabelStudioApi]:
-    with LabelStudioApi() as api:
-        yield api
-
-
-@pytest.fixture
 def studio(prepared: Prepared, tmp_path: Path, api: LabelStudioApi) -> Iterator[Studio]:
     studio = resumed(prepared, tmp_path, api)
     with studio.backend:

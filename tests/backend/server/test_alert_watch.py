@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from label_studio_requests import Annotation, annotated, setup, task
+from local_server import Handler, LocalServer
 from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
@@ -26,7 +25,7 @@ VARIABLE = "CAMVO_TEST_ALERTS_URL"
 AGREE = votes(red="Glad", green="Glad", blue="Glad")
 
 
-class Receiver:
+class Receiver(LocalServer):
     """A server that keeps what is posted to it, and answers with a status."""
 
     def __init__(self) -> None:
@@ -34,34 +33,27 @@ class Receiver:
         self.status = 200
         receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+        class Service(Handler):
+            def respond(self) -> None:
+                body = self.body()
                 if receiver.status == 200:
                     receiver.posted.append(json.loads(body))
-                self.send_response(receiver.status)
-                self.end_headers()
+                self.answer(receiver.status)
 
-            def log_message(self, *_: object) -> None:
-                pass
+        super().__init__(Service)
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/services/T0/B0/a-secret-path"
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+    @property
+    def url(self) -> str:
+        return f"{super().url}/services/T0/B0/a-secret-path"
 
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     metrics.last_refused_webhook_at.set(0.0)  # another test of this process may have refused one,
     metrics.clock_skew.set(0.0)  # or may have had another clock
-    receiver = Receiver()
-    monkeypatch.setenv(VARIABLE, receiver.url)
-    yield receiver
-    receiver.close()
+    with Receiver() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.url)
+        yield receiver
 
 
 def look(backend: Backend) -> list[AlertKey]:

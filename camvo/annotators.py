@@ -156,9 +156,7 @@ class AltTest:
 
 
 def alt_test(
-    people: Mapping[str, Mapping[int, str]],
-    votes: Mapping[int, str],
-    epsilon: float = EPSILON["skilled"],
+    people: Mapping[str, Mapping[int, str]], votes: Mapping[int, str], epsilon: float = EPSILON["skilled"]
 ) -> AltTest | None:
     """Test whether a voter represents people at least as well as each person does, within ε.
 

@@ -10,11 +10,7 @@ import typer
 from rich.console import Console
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import (
-    Config,
-    LabelStudioUrl,
-    environment_with,
-)
+from backend.commands.shared.arguments import Config, LabelStudioUrl, environment_with
 from backend.commands.shared.output import say
 from backend.errors import ConfigError, LabelStudioError
 

@@ -95,11 +95,7 @@ def _row_named(task: str, tasks: Iterable[DatasetTask]) -> DatasetTask | None:
 
 
 def _inspect(
-    project: str,
-    task: int,
-    data: Mapping[str, Any],
-    config: LabelConfig,
-    environment: Environment,
+    project: str, task: int, data: Mapping[str, Any], config: LabelConfig, environment: Environment
 ) -> InspectedTask:
     settings = settings_module.load(environment.config)
     with ledger_to_read(environment) as of_ledger:

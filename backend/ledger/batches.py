@@ -14,13 +14,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
 
 from backend.ledger.database import tables
-from backend.ledger.database.statements import (
-    among,
-    by_project,
-    found_among,
-    insert_or_replace,
-    now,
-)
+from backend.ledger.database.statements import among, by_project, found_among, insert_or_replace, now
 from backend.ledger.money import from_picodollars, to_picodollars
 
 _jobs = tables.batch_jobs
@@ -115,11 +109,7 @@ class Jobs:
         return None if row is None else BatchJob(**row._mapping)
 
     def find(
-        self,
-        *,
-        states: Sequence[_JobState] = (),
-        project: str | None = None,
-        limit: int | None = None,
+        self, *, states: Sequence[_JobState] = (), project: str | None = None, limit: int | None = None
     ) -> list[BatchJob]:
         """Return the jobs in some states, or in any, the newest last."""
         query = select(_jobs).order_by(_jobs.c.created_at.desc(), _jobs.c.id).limit(limit)
@@ -190,9 +180,7 @@ class Jobs:
 _lines = tables.batch_lines
 _FIND_LINES = select(_lines).where(among(_lines.c.key, "keys"))
 _FIND_OUT = select(_lines.c.task).where(
-    _lines.c.project == bindparam("of"),
-    among(_lines.c.task, "numbers"),
-    _lines.c.state == "out",
+    _lines.c.project == bindparam("of"), among(_lines.c.task, "numbers"), _lines.c.state == "out"
 )
 _TAKE = (
     update(_lines)

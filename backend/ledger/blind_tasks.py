@@ -322,12 +322,7 @@ def _close(connection: Connection, key: RoundKey, cohort: int) -> None:
 
 
 def _values(key: RoundKey) -> dict[str, Any]:
-    return {
-        "of_project": key.project,
-        "of_control": key.control,
-        "of_epoch": key.epoch,
-        "of_task": key.task,
-    }
+    return {"of_project": key.project, "of_control": key.control, "of_epoch": key.epoch, "of_task": key.task}
 
 
 def _pack(verdicts: Verdicts) -> dict[str, object]:

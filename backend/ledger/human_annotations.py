@@ -89,11 +89,7 @@ def studio_time(text: str) -> datetime:
 _table, _blind = tables.human_annotations, tables.blind_tasks
 _OF_TASKS = (
     select(_table)
-    .where(
-        _table.c.project == bindparam("of"),
-        among(_table.c.task, "numbers"),
-        ~_table.c.deleted,
-    )
+    .where(_table.c.project == bindparam("of"), among(_table.c.task, "numbers"), ~_table.c.deleted)
     .order_by(_table.c.annotation_id)
 )
 _STORED = select(_table.c.task, _table.c.updated_at, _table.c.deleted, _table.c.originals).where(

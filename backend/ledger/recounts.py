@@ -10,11 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, inse
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
-from backend.ledger.database.statements import (
-    among,
-    insert_new,
-    insert_or_replace,
-)
+from backend.ledger.database.statements import among, insert_new, insert_or_replace
 from backend.ledger.human_annotations import is_open
 from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from camvo.scores.reviews import NOTHING_SEEN, TaughtBefore
@@ -417,8 +413,7 @@ class FurtherVotes:
         """Store votes; stored ones are unchanged."""
         if votes:
             self.connection.execute(
-                insert_new(_further_votes),
-                [{"project": self.project, **asdict(vote)} for vote in votes],
+                insert_new(_further_votes), [{"project": self.project, **asdict(vote)} for vote in votes]
             )
 
     def sums(self) -> dict[Purpose, FurtherSum]:
@@ -494,8 +489,7 @@ class Recounts:
         found = {recount.round_id: recount for recount in results}
         chosen = among(_rounds.id, [*found])
         counted = case(
-            (_rounds.audit, among(_rounds.task, [*blind])),
-            else_=is_open(self.project, _rounds.task),
+            (_rounds.audit, among(_rounds.task, [*blind])), else_=is_open(self.project, _rounds.task)
         )
         names = (_rounds.id, _rounds.label, _rounds.score)
         query = select(*names).where(_rounds.project == self.project, chosen, counted).order_by(_rounds.id)

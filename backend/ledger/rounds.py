@@ -219,9 +219,7 @@ class Round:
 
 
 _FIND_SHOWN = select(_table.c.task).where(
-    _table.c.project == bindparam("of"),
-    among(_table.c.task, "numbers"),
-    ~_table.c.audit,
+    _table.c.project == bindparam("of"), among(_table.c.task, "numbers"), ~_table.c.audit
 )
 
 

@@ -299,8 +299,6 @@ def _fill(response: Any, model: str, messages: Messages, content: str) -> Any:
     response.choices[0].message.content = content
     response.choices[0].finish_reason = "stop"
     response.usage = litellm().Usage(
-        prompt_tokens=input_tokens,
-        completion_tokens=output_tokens,
-        total_tokens=input_tokens + output_tokens,
+        prompt_tokens=input_tokens, completion_tokens=output_tokens, total_tokens=input_tokens + output_tokens
     )
     return response

@@ -165,11 +165,7 @@ class Embedder:
     """
 
     def __init__(
-        self,
-        name: str = _PACKAGED,
-        *,
-        local_files_only: bool = False,
-        remembered: int = 4096,
+        self, name: str = _PACKAGED, *, local_files_only: bool = False, remembered: int = 4096
     ) -> None:
         self._name, self._local = name, local_files_only
         self._model: Any = None

@@ -636,12 +636,7 @@ class Model:
         return None if answer is None else min(count_text(answer), self.settings.max_tokens)
 
     def _cost_of(
-        self,
-        counted: float,
-        tasks: int = 1,
-        *,
-        batched: bool = False,
-        schema: Mapping[str, Any] | None,
+        self, counted: float, tasks: int = 1, *, batched: bool = False, schema: Mapping[str, Any] | None
     ) -> float:
         unknown = self.meter.measured_by == "max_tokens"
         longest = None if schema is None or not unknown else self._longest_output(schema)

@@ -154,13 +154,7 @@ class ModelCaller:
         return Wait(self.model.settings.name, "HTTP 429", self._rates.held_since, self._held)
 
     def tries(
-        self,
-        patience: float | None,
-        most: int,
-        until: float,
-        rng: random.Random,
-        *,
-        divisible: bool = False,
+        self, patience: float | None, most: int, until: float, rng: random.Random, *, divisible: bool = False
     ) -> Tries:
         """The tries of one call; see :class:`.Tries`."""
         if self.model.settings.is_embedded:

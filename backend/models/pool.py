@@ -307,10 +307,7 @@ class CachingPool:
     async def _ask(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         caller, until = self._pool[query.model], monotonic() + patience
         model = caller.model
-        estimate = CallEstimate(
-            model.ceiling(query.messages, query.schema),
-            model.count(query.messages),
-        )
+        estimate = CallEstimate(model.ceiling(query.messages, query.schema), model.count(query.messages))
         waits = patience if query.waits else None
         tries = caller.tries(waits, self._retries, until, self._rng)
         while True:

@@ -229,11 +229,7 @@ class FurtherAsking:
         return await self._questions.prompt(job, found.questions, found.contexts, alone=True)
 
     async def _store(
-        self,
-        job: Job,
-        found: _Found,
-        news: Mapping[str, ModelReply],
-        purpose: Purpose,
+        self, job: Job, found: _Found, news: Mapping[str, ModelReply], purpose: Purpose
     ) -> _Bought:
         """Store the new votes, and which votes are still missing.
 

@@ -254,22 +254,14 @@ class Runtime:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        environment: Environment,
-        *,
-        clock: Callable[[], float] = time.time,
+        self, settings: Settings, environment: Environment, *, clock: Callable[[], float] = time.time
     ) -> None:
         self.settings = settings
         self.clock = clock
         self._thread = LoopThread()
         self._urgent_requests = _UrgentRequests(self._thread.loop)
         self._process = AnnotationProcess(
-            settings,
-            environment,
-            clock=clock,
-            thread=self._thread,
-            give_way=self._urgent_requests.give_way,
+            settings, environment, clock=clock, thread=self._thread, give_way=self._urgent_requests.give_way
         )
         self.ledger, self.embedder, self.pool = (
             self._process.ledger,

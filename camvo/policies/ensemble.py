@@ -12,16 +12,7 @@ import numpy as np
 from camvo.errors import InvalidParameterError
 from camvo.numerics.small import within
 from camvo.policies.parameters import EnsembleParameters, Parameter
-from camvo.policies.policy import (
-    ORDINARY,
-    UNREAD,
-    Conditions,
-    Estimates,
-    FitData,
-    Observation,
-    Plan,
-    Policy,
-)
+from camvo.policies.policy import ORDINARY, UNREAD, Conditions, Estimates, FitData, Observation, Plan, Policy
 from camvo.policies.teaching import TaughtRound
 from camvo.stages.stages import uniform_draw
 from camvo.state.arm import posterior

@@ -29,10 +29,7 @@ from backend.settings import Environment
 
 
 def run_on_terminal(
-    console: Console,
-    run: PredictionRun,
-    tasks: int,
-    missing: Callable[[], Missing] | None = None,
+    console: Console, run: PredictionRun, tasks: int, missing: Callable[[], Missing] | None = None
 ) -> int:
     """Go through a project, show progress, totals and what is missing, and return the exit code."""
     tally, began = run.tally, time.monotonic()

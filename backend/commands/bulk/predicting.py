@@ -138,10 +138,7 @@ class _Watched(Protocol):
 
 @contextmanager
 def _watching(
-    server: _Watched,
-    project_key: str,
-    tasks: range,
-    show: Callable[[Progress], object],
+    server: _Watched, project_key: str, tasks: range, show: Callable[[Progress], object]
 ) -> Iterator[None]:
     """Look at a project's progress every second, in a thread, until the block ends.
 

@@ -154,11 +154,7 @@ def run_relabel(
 
 @contextmanager
 def opened_project(
-    source: Path | int,
-    environment: Environment,
-    *,
-    client: Client | None = None,
-    name: str | None = None,
+    source: Path | int, environment: Environment, *, client: Client | None = None, name: str | None = None
 ) -> Iterator[Opened]:
     """Open a project whose labels are to change."""
     settings = settings_module.load(environment.config)

@@ -339,12 +339,7 @@ class ReplayStudy:
 
     @classmethod
     def of(
-        cls,
-        options: SharedOptions,
-        *,
-        policies: Sequence[str],
-        parameters: PolicyParameters,
-        shuffles: int,
+        cls, options: SharedOptions, *, policies: Sequence[str], parameters: PolicyParameters, shuffles: int
     ) -> ReplayStudy:
         """The study that the options of the command describe."""
         of_labels = {name for name, each in declared_by(CLASSES).items() if each.about.by_label}

@@ -136,8 +136,7 @@ Pilot: TypeAlias = Annotated[
 InOrder: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--in-order",
-        help="Label the tasks in their order, not in a random one, which plans learn best from.",
+        "--in-order", help="Label the tasks in their order, not in a random one, which plans learn best from."
     ),
 ]
 NoWait: TypeAlias = Annotated[

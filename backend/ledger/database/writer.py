@@ -328,11 +328,7 @@ class Writer:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        *,
-        give_way: Callable[[], object] = lambda: None,
-        spare: SpareRoom | None = None,
+        self, ledger: Ledger, *, give_way: Callable[[], object] = lambda: None, spare: SpareRoom | None = None
     ) -> None:
         self.ledger, self._give_way, self.spare = ledger, give_way, spare
         self._jobs: queue.SimpleQueue[_WriteJob | None] = queue.SimpleQueue()

@@ -346,12 +346,7 @@ class Quota:
         return False
 
     def _try(
-        self,
-        now: float,
-        rate: float | None,
-        accepted: float,
-        share: float,
-        fallback: float | None = None,
+        self, now: float, rate: float | None, accepted: float, share: float, fallback: float | None = None
     ) -> None:
         """Begin to send less than was accepted, to see whether the refused share depends on the rate.
 

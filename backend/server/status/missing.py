@@ -14,14 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from backend.errors import (
-    EmptyTextError,
-    KeyRejectedError,
-    RejectedError,
-    StoppingError,
-    cure_of,
-    meaning_of,
-)
+from backend.errors import EmptyTextError, KeyRejectedError, RejectedError, StoppingError, cure_of, meaning_of
 from backend.ledger.missing_votes import AskedModel, Mark, MissingVotes
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import IncompleteRounds

@@ -48,7 +48,7 @@ from backend.ledger.database import writer
 from backend.models import call_ledger, model
 from backend.models.model_caller import ModelCaller
 
-call_ledger.LEASE = 600.0  # its claims end with it, however long it takes
+call_ledger._LEASE = 600.0  # its claims end with it, however long it takes
 
 attempt, run, read = ModelCaller.attempt, writer._run_batch, []
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
-from camvo.joint.plans import caution, plan_by_worth, shadow_price, walk
+from camvo.joint.plans import Worth, caution, plan_by_worth, prices_without, shadow_price, walk
 from camvo.joint.regret import regret_of
 from camvo.joint.votes import Rows, VoteRows, distinct, renumber
 from camvo.joint.votes_fit import VotesFit
@@ -149,12 +149,15 @@ class KnownVotes:
 
         ``rows`` are vote rows, and ``worth`` that of one more right label, in prices of asking everyone.
         """
-        prices = self.shares[[fit.arms.index(arm) for arm in fit.shortlist]] / worth
-        plan = plan_by_worth(fit.beliefs, tuple(prices.tolist()))
-        unique, place = np.unique(rows, axis=0, return_inverse=True)
         positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        prices: list[float] = (self.shares[positions] / worth).tolist()
+
+        def without(silent: Sequence[int]) -> Worth:
+            return plan_by_worth(fit.beliefs, prices_without(silent, range(len(prices)), prices))
+
+        unique, place = np.unique(rows, axis=0, return_inverse=True)
         asked = np.zeros(unique.shape, dtype=np.bool_)
-        asked[:, positions], _ = walk(plan, unique[:, positions], 1.0 / len(self.labels))
+        asked[:, positions], _ = walk(without(()), unique[:, positions], 1.0 / len(self.labels), without)
         # A task without any vote asks the cheapest arm next. That this arm gives no vote either is rare.
         asked[~(asked & (unique >= 0)).any(axis=1), int(self.shares.argmin())] = True
         return asked[place.reshape(-1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -28,7 +28,14 @@ from camvo.joint.label_losses import (
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
-from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, quick_prices
+from camvo.joint.plans import (
+    GradedWorth,
+    Worth,
+    plan_by_graded_worth,
+    plan_by_worth,
+    prices_without,
+    quick_prices,
+)
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
 from camvo.joint.regret import regret_of_explored
 from camvo.joint.skills import ContextSkills, reading_by_contexts
@@ -597,13 +604,17 @@ def _shown(values: Array) -> list[Any]:
     return shown
 
 
-def best_plan(fit: JointFit | OrderedFit, prices: tuple[float, ...]) -> Worth | GradedWorth:
+def best_plan(
+    fit: JointFit | OrderedFit, prices: Sequence[float], silent: Collection[str] = ()
+) -> Worth | GradedWorth:
     """The best plan of whom to ask next, and when to stop.
 
     Args:
         fit: what votes say.
         prices: the price of each arm of the shortlist, in right labels.
+        silent: the arms that were asked and gave no vote.
     """
+    prices = prices_without(silent, fit.shortlist, prices)
     if isinstance(fit, OrderedFit) or not fit.sure.grades.arms:
         return plan_by_worth(fit.planned, quick_prices(fit.planned, prices))
     named = sorted(fit.labels) if len(fit.labels) == 2 else []

@@ -144,13 +144,18 @@ class KnownVotes:
         shortlist = self.fit(rows, WORTH).shortlist
         return regret_of(rows, self.arms, self.labels, [*map(self.arms.index, shortlist)])
 
+    def paid(self, fit: JointFit) -> Array:
+        """What a vote of each arm that plans ask costs, as a share of the price of all, shape (K,)."""
+        positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        return np.asarray(self.shares[positions] / [fit.answering[arm] for arm in fit.shortlist])
+
     def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
         """Whom the plan of a fit asks about each task, shape (n, K), without the draw that may ask everyone.
 
         ``rows`` are vote rows, and ``worth`` that of one more right label, in prices of asking everyone.
         """
         positions = [fit.arms.index(arm) for arm in fit.shortlist]
-        prices: list[float] = (self.shares[positions] / worth).tolist()
+        prices: list[float] = (self.paid(fit) / worth).tolist()
 
         def without(silent: Sequence[int]) -> Worth:
             return plan_by_worth(fit.beliefs, prices_without(silent, range(len(prices)), prices))
@@ -278,14 +283,12 @@ class JointProject:
 
     def _planned(self, fit: JointFit, rows: Rows, everyone: int, allowance: float) -> NDArray[np.bool_]:
         """Whom the plan asks about each row; under an allowance, two plans share the rows by a draw."""
-        positions = [fit.arms.index(arm) for arm in fit.shortlist]
-        worth = self.worth * caution(everyone)
-        prices = self.known.shares[positions] / worth
+        worth, shares = self.worth * caution(everyone), self.known.paid(fit)
         asked = np.zeros(rows.shape, dtype=np.bool_)
         dearer: Array = np.ones(len(rows))
         if allowance < 1.0:
             draws = self.rng.random(len(rows))
-            paid, asking = tuple(self.known.shares[positions].tolist()), tuple(prices.tolist())
+            paid, asking = tuple(shares.tolist()), tuple((shares / worth).tolist())
             dearer = np.array(
                 [shadow_price(fit.beliefs, asking, paid, allowance, draw) for draw in draws.tolist()]
             )

@@ -135,7 +135,8 @@ class _FurtherVotes:
         if shared and key in self._plans:
             return self._plans[key]
         rate = _MOST * _STEP**-step
-        plan = best_plan(fit, [rate * self.shares[arm] for arm in fit.shortlist], failed)
+        prices = [rate * self.shares[arm] / fit.answering[arm] for arm in fit.shortlist]
+        plan = best_plan(fit, prices, failed)
         if shared:
             self._plans[key] = plan
         return plan

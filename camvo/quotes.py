@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from camvo.errors import InvalidParameterError
 from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import most_arms
-from camvo.joint.plans import caution, plan_by_worth, shadow_price, walk
+from camvo.joint.plans import Worth, caution, plan_by_worth, prices_without, shadow_price, walk
 from camvo.joint.regret import regret_of
 from camvo.joint.votes import Rows, VoteRows, distinct, renumber
 from camvo.joint.votes_fit import VotesFit
@@ -144,17 +144,25 @@ class KnownVotes:
         shortlist = self.fit(rows, WORTH).shortlist
         return regret_of(rows, self.arms, self.labels, [*map(self.arms.index, shortlist)])
 
+    def paid(self, fit: JointFit) -> Array:
+        """What a vote of each arm that plans ask costs, as a share of the price of all, shape (K,)."""
+        positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        return np.asarray(self.shares[positions] / [fit.answering[arm] for arm in fit.shortlist])
+
     def planned(self, fit: JointFit, rows: Rows, worth: float) -> NDArray[np.bool_]:
         """Whom the plan of a fit asks about each task, shape (n, K), without the draw that may ask everyone.
 
         ``rows`` are vote rows, and ``worth`` that of one more right label, in prices of asking everyone.
         """
-        prices = self.shares[[fit.arms.index(arm) for arm in fit.shortlist]] / worth
-        plan = plan_by_worth(fit.beliefs, tuple(prices.tolist()))
-        unique, place = np.unique(rows, axis=0, return_inverse=True)
         positions = [fit.arms.index(arm) for arm in fit.shortlist]
+        prices: list[float] = (self.paid(fit) / worth).tolist()
+
+        def without(silent: Sequence[int]) -> Worth:
+            return plan_by_worth(fit.beliefs, prices_without(silent, range(len(prices)), prices))
+
+        unique, place = np.unique(rows, axis=0, return_inverse=True)
         asked = np.zeros(unique.shape, dtype=np.bool_)
-        asked[:, positions], _ = walk(plan, unique[:, positions], 1.0 / len(self.labels))
+        asked[:, positions], _ = walk(without(()), unique[:, positions], 1.0 / len(self.labels), without)
         # A task without any vote asks the cheapest arm next. That this arm gives no vote either is rare.
         asked[~(asked & (unique >= 0)).any(axis=1), int(self.shares.argmin())] = True
         return asked[place.reshape(-1)]
@@ -275,14 +283,12 @@ class JointProject:
 
     def _planned(self, fit: JointFit, rows: Rows, everyone: int, allowance: float) -> NDArray[np.bool_]:
         """Whom the plan asks about each row; under an allowance, two plans share the rows by a draw."""
-        positions = [fit.arms.index(arm) for arm in fit.shortlist]
-        worth = self.worth * caution(everyone)
-        prices = self.known.shares[positions] / worth
+        worth, shares = self.worth * caution(everyone), self.known.paid(fit)
         asked = np.zeros(rows.shape, dtype=np.bool_)
         dearer: Array = np.ones(len(rows))
         if allowance < 1.0:
             draws = self.rng.random(len(rows))
-            paid, asking = tuple(self.known.shares[positions].tolist()), tuple(prices.tolist())
+            paid, asking = tuple(shares.tolist()), tuple((shares / worth).tolist())
             dearer = np.array(
                 [shadow_price(fit.beliefs, asking, paid, allowance, draw) for draw in draws.tolist()]
             )

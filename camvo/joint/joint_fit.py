@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -28,12 +28,19 @@ from camvo.joint.label_losses import (
 from camvo.joint.lattice import most_arms, vote_lattice
 from camvo.joint.models import MOST_OTHERS, Kinds, VoteModel
 from camvo.joint.ordered_fit import OrderedFit
-from camvo.joint.plans import GradedWorth, Worth, plan_by_graded_worth, plan_by_worth, quick_prices
+from camvo.joint.plans import (
+    GradedWorth,
+    Worth,
+    plan_by_graded_worth,
+    plan_by_worth,
+    prices_without,
+    quick_prices,
+)
 from camvo.joint.rare_labels import RareLabels, labels_of_votes
 from camvo.joint.regret import regret_of_explored
 from camvo.joint.skills import ContextSkills, reading_by_contexts
 from camvo.joint.two_coins import TwoCoins
-from camvo.joint.votes import Rows, VoteRows, families, renumber, row_of, tempers
+from camvo.joint.votes import Rows, VoteRows, answering, families, renumber, row_of, tempers
 from camvo.joint.votes_fit import Doubt, VotesFit, as_people_prefer, correction, fit_votes_and_student
 from camvo.numerics.small import EPSILON, is_known, weighted_median
 from camvo.state.contribution import LatestRounds
@@ -112,6 +119,7 @@ class JointFit:
         human: what human labels add; ``None`` without human labels, and with conventions.
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice.
+        answering: arm → how often it votes if it is asked. So a vote costs the arm's price over this share.
         sure: what the arms' confidences add.
         silent: the fit for rounds in which the student says nothing; ``None`` without a student, or if its
             reply is known.
@@ -140,6 +148,7 @@ class JointFit:
     human: HumanTerms | None
     shortlist: tuple[str, ...]
     beliefs: Beliefs
+    answering: Mapping[str, float]
     sure: SureVotes = NOT_SURE
     silent: JointFit | None = None
     reply: float = 0.0
@@ -466,6 +475,9 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     factor = UNTAUGHT if human is None or human.sure is None else human.sure
     sure = SureVotes(grades, factor) if grades.arms else NOT_SURE
     everyone = float(votes.rows.counts.sum())
+    # Where some labels are rare, a vote for one of them counts as none in these rows.
+    shares = np.ones(len(arms)) if rare else answering(votes.rows)
+    voting = dict(zip(arms, shares.tolist(), strict=True))
     return JointFit(
         arms,
         labels,
@@ -475,6 +487,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         human,
         shortlist,
         beliefs,
+        voting,
         sure,
         contradicted=contradicted,
         conventions=conventions,
@@ -597,13 +610,17 @@ def _shown(values: Array) -> list[Any]:
     return shown
 
 
-def best_plan(fit: JointFit | OrderedFit, prices: tuple[float, ...]) -> Worth | GradedWorth:
+def best_plan(
+    fit: JointFit | OrderedFit, prices: Sequence[float], silent: Collection[str] = ()
+) -> Worth | GradedWorth:
     """The best plan of whom to ask next, and when to stop.
 
     Args:
         fit: what votes say.
         prices: the price of each arm of the shortlist, in right labels.
+        silent: the arms that were asked and gave no vote.
     """
+    prices = prices_without(silent, fit.shortlist, prices)
     if isinstance(fit, OrderedFit) or not fit.sure.grades.arms:
         return plan_by_worth(fit.planned, quick_prices(fit.planned, prices))
     named = sorted(fit.labels) if len(fit.labels) == 2 else []

@@ -10,7 +10,7 @@ not ask expensive arms after cheap ones have settled the label.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Protocol
@@ -30,6 +30,16 @@ _STEP: Final = 0.05
 
 NEVER: Final = -1e9
 """The value of an impossible step. It is finite, so that its product with a probability of 0 is 0."""
+
+_NOT_AGAIN: Final = 1e9
+"""The price of an arm that was asked and gave no vote. It is finite, since prices may be rounded."""
+
+
+def prices_without(
+    silent: Collection[Hashable], arms: Iterable[Hashable], prices: Iterable[float]
+) -> tuple[float, ...]:
+    """The prices of arms, prohibitive for those that gave no vote: a plan must not count on their votes."""
+    return tuple([_NOT_AGAIN if arm in silent else price for arm, price in zip(arms, prices, strict=True)])
 
 
 _CAUTION_ROUNDS: Final = 200.0
@@ -487,27 +497,51 @@ def _between(tilts: Array) -> tuple[NDArray[np.int64], Array]:
     return low, at - low
 
 
-def walk(plan: Worth, votes: Rows, floor: float = -np.inf) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def walk(
+    plan: Worth,
+    votes: Rows,
+    floor: float = -np.inf,
+    without: Callable[[tuple[int, ...]], Worth] | None = None,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Follow a plan without confidences and about one question, as :func:`.next_arms` does.
 
     ``votes`` are vote rows, shape (n, K) in the order of the plan's arms. ``floor`` is what a task without
-    any vote is worth, in the unit of the plan. The result is which arms are asked about each task, (n, K),
-    and whether the plan ends by asking all arms, also those that it does not know, (n,).
+    any vote is worth, in the unit of the plan. ``without`` gives the plan for tasks in which the arms at some
+    positions gave no vote; by default it is the same plan. The result is which arms are asked about each
+    task, (n, K), and whether the plan ends by asking all arms, also those that it does not know, (n,).
     """
-    lattice = plan.beliefs.lattice
     asked = np.zeros(votes.shape, dtype=np.bool_)
     finished = np.zeros(len(votes), dtype=np.bool_)
-    going = np.arange(len(votes))
+    going: NDArray[np.int64] = np.arange(len(votes))
     while len(going):
-        cast = np.where(asked[going], votes[going], UNASKED)
-        nodes = lattice.find(cast if lattice.named else renumber(cast))
-        values = np.where(asked[going], -np.inf, plan.asking[nodes])
-        best = values.argmax(axis=1)
-        gains = values[np.arange(len(going)), best]
-        stopping = np.maximum(plan.stopping[nodes], floor)
-        if plan.finishing is not None:
-            finished[going] = plan.finishing[nodes] >= np.maximum(gains, stopping) - TIE
-        further = (gains > stopping + TIE) & ~finished[going]
-        asked[going[further], best[further]] = True
-        going = going[further]
+        silent = (asked & (votes < 0))[going]
+        kinds, kind = np.unique(silent, axis=0, return_inverse=True)
+        goes_on = np.zeros(len(going), dtype=np.bool_)
+        for number, out in enumerate(kinds):
+            of_kind = kind.reshape(-1) == number
+            current = without(tuple(np.flatnonzero(out).tolist())) if without and out.any() else plan
+            goes_on[of_kind] = _walk_on(current, votes, floor, going[of_kind], asked, finished)
+        going = going[goes_on]
     return asked, finished
+
+
+def _walk_on(  # noqa: PLR0917 - the tasks, and what is known of them
+    plan: Worth,
+    votes: Rows,
+    floor: float,
+    going: NDArray[np.int64],
+    asked: NDArray[np.bool_],
+    finished: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Ask one more arm about the tasks ``going``, and write it down; which of them go on."""
+    cast = np.where(asked[going], votes[going], UNASKED)
+    nodes = plan.beliefs.lattice.find(cast if plan.beliefs.lattice.named else renumber(cast))
+    values = np.where(asked[going], -np.inf, plan.asking[nodes])
+    best = values.argmax(axis=1)
+    gains = values[np.arange(len(going)), best]
+    stopping = np.maximum(plan.stopping[nodes], floor)
+    if plan.finishing is not None:
+        finished[going] = plan.finishing[nodes] >= np.maximum(gains, stopping) - TIE
+    further = np.asarray((gains > stopping + TIE) & ~finished[going])
+    asked[going[further], best[further]] = True
+    return further

@@ -69,6 +69,13 @@ class VoteRows:
         return cls(np.array(rows, dtype=np.int64).reshape(-1, len(arms)), numbers[:, 0], numbers[:, 1])
 
 
+def answering(rows: VoteRows) -> Array:
+    """How often each arm votes if it is asked, shape (K,); exactly 1 for an arm that always did."""
+    times = rows.counts + rows.partial
+    voted, asked = (times @ (rows.rows >= 0), times @ (rows.rows != UNASKED))
+    return np.asarray((voted + 1.0) / (asked + 1.0), dtype=np.float64)
+
+
 def distinct(rows: Rows) -> tuple[Rows, Array]:
     """Each distinct row, shape (P, K), and how often it occurs in ``rows``, shape (P,)."""
     unique, counts = np.unique(rows, axis=0, return_counts=True)

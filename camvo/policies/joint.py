@@ -396,13 +396,16 @@ class Joint(Ensemble, JointParameters):
         else:
             drawn = conditions.drawn or Drawn("everyone" if draw < rate else "nobody", rate, ())
         unit = self._unit(costs, everyone + head, conditions)
-        prices = {arm: share / unit for arm, share in zip(order, shares, strict=True)}
+        # A vote of an arm that answers every other time costs twice its price, and twice the wait.
+        answering = {} if self.agreement is not None else _answering(fits.values())
+        paid = {arm: share / answering.get(arm, 1.0) for arm, share in zip(order, shares, strict=True)}
+        prices = {arm: share / unit for arm, share in paid.items()}
         # A right label is worth more where little is known, so that plans do not stop too early: this is no
         # reason to wait for a slow arm in place of asking the others.
-        waits = {arm: share / self.worth_in_askings(costs) for arm, share in waits.items()}
+        worth = self.worth_in_askings(costs)
+        waits = {arm: share / answering.get(arm, 1.0) / worth for arm, share in waits.items()}
         if allowance < 1.0:
             draw = max(draw - rate, 0.0) / (1.0 - rate) if rate < 1.0 else draw
-            paid = dict(zip(order, shares, strict=True))
             dearer = _shadow_price(fits.values(), prices, paid, waits, allowance=allowance, draw=draw)
             prices = {arm: dearer * price for arm, price in prices.items()}
         prices = {arm: price + waits.get(arm, 0.0) for arm, price in prices.items()}
@@ -503,6 +506,16 @@ class Joint(Ensemble, JointParameters):
         if plan.stages is None:
             raise InvalidParameterError("this plan was made by a policy that does not ask in stages")
         return plan.stages
+
+
+def _answering(fits: Iterable[Fit | None]) -> Mapping[str, float]:
+    """Arm → how often it votes if it is asked, by the question on which it does so most often."""
+    found: dict[str, float] = {}
+    for fit in fits:
+        if fit is None or not isinstance(fit.joint, JointFit):
+            return {}
+        found |= {arm: max(share, found.get(arm, 0.0)) for arm, share in fit.joint.answering.items()}
+    return found
 
 
 def _shadow_price(

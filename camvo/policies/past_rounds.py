@@ -76,9 +76,6 @@ _STEPS: Final = 64
 
 _MOST: Final = 4.0
 
-_NOT_AGAIN: Final = 1e9
-"""The price, in right labels, of an arm that was asked and gave no vote: it is not asked again."""
-
 
 @dataclass(frozen=True, slots=True)
 class FurtherValue:
@@ -138,8 +135,8 @@ class _FurtherVotes:
         if shared and key in self._plans:
             return self._plans[key]
         rate = _MOST * _STEP**-step
-        prices = tuple([_NOT_AGAIN if arm in failed else rate * self.shares[arm] for arm in fit.shortlist])
-        plan = best_plan(fit, prices)
+        prices = [rate * self.shares[arm] / fit.answering[arm] for arm in fit.shortlist]
+        plan = best_plan(fit, prices, failed)
         if shared:
             self._plans[key] = plan
         return plan

@@ -16,7 +16,16 @@ from camvo.joint.agreement import AgreementStops, kept_labels
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.joint_fit import JointFit, best_plan
 from camvo.joint.ordered_fit import OrderedFit
-from camvo.joint.plans import NEVER, RIGHT_LABELS, GradedWorth, Stops, Worth, plan_by_worth, rounded
+from camvo.joint.plans import (
+    NEVER,
+    RIGHT_LABELS,
+    GradedWorth,
+    Stops,
+    Worth,
+    plan_by_worth,
+    prices_without,
+    rounded,
+)
 from camvo.numerics.small import TIE
 from camvo.stages.span_stages import SpanStages
 from camvo.state.contribution import SureVote, level_of
@@ -201,11 +210,22 @@ class QuestionStages:
     @property
     def plan(self) -> Worth | GradedWorth | None:
         """The plan of whom to ask; ``None`` if all arms are asked."""
+        return self._plan_after({})
+
+    def _plan_after(self, votes: Cast) -> Worth | GradedWorth | None:
+        """The plan after some votes: it does not count on arms that gave none.
+
+        With ``stops`` it does: these were tested on the plan for all arms.
+        """
         if self.fit is None:
             return None
         if self.stops is not None:
             return plan_by_worth(self.fit.planned, self.prices, self.stops)
-        return best_plan(self.fit, self.prices)
+        return best_plan(self.fit, self.prices, self._silent(votes))
+
+    def _silent(self, votes: Cast) -> set[str]:
+        """The arms that were asked and gave none of the labels."""
+        return {arm for arm, vote in votes.items() if vote not in self.labels}
 
     @property
     def kept(self) -> bool:
@@ -279,7 +299,7 @@ class QuestionStages:
         """
         if self.silent is not None:
             return self._after_reply(votes, sure).gains(votes, prices, sure)
-        if self.fit is None or (plan := self.plan) is None:
+        if self.fit is None or (plan := self._plan_after(votes)) is None:
             return {arm: np.inf for arm in prices if arm not in votes}
         rare, leads = self._rare(votes, sure, [arm for arm in prices if arm not in votes])
         if leads:
@@ -300,7 +320,7 @@ class QuestionStages:
         """The arms to ask now by the question's own plan, the best one first; empty to stop."""
         if self.silent is not None:
             return self._after_reply(votes, sure).together(votes, sure)
-        if self.fit is None or (plan := self.plan) is None or self._rare(votes, sure, ())[1]:
+        if self.fit is None or (plan := self._plan_after(votes)) is None or self._rare(votes, sure, ())[1]:
             return []
         node, tilt = self.fit.plan_node(votes), self.fit.tilt(votes, sure)
         if self._finishes(node, votes):
@@ -320,11 +340,13 @@ class QuestionStages:
         node, arms = self.fit.plan_node(votes), self.fit.shortlist
         if self._finishes(node, votes):
             return [arm for arm in prices if arm not in votes]
-        if isinstance(graded := self.plan, GradedWorth):
+        if isinstance(graded := self._plan_after(votes), GradedWorth):
             stopping, asking = graded.at(node, self.fit.tilt(votes, sure))
             if max(asking, default=-np.inf) <= stopping + TIE:
                 return worthwhile
         paid = [prices.get(arm, 0.0) for arm in arms]
+        if self.stops is None:
+            paid = [*prices_without(self._silent(votes), arms, paid)]
         allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
         plan = _plan_by_stages(self.fit.planned, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
         return [arms[place] for place in plan.together(node, allowed)] or worthwhile

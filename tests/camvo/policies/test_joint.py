@@ -121,6 +121,21 @@ def test_a_right_label_that_is_worth_more_buys_more_votes():
     assert cheap < dear
 
 
+def test_of_two_equals_the_one_that_always_answers_is_asked_first():
+    """And the price of a vote is what it takes to get one."""
+    policy, state, prices = Joint(), State(2), dict.fromkeys("abc", 1.0)
+    votes, _ = draw_votes(np.full(3, 0.8), labels=4, items=36)
+    for number, row in enumerate(votes.tolist()):
+        plan = policy.plan(observed(state), prices)
+        said = {arm: {"q": LABELS[vote]} for arm, vote in zip(prices, row, strict=True)}
+        said |= {arm: {} for arm in "bc" if number % 4}
+        state.add(policy.contribution(plan, "q", said, policy.decide(plan, said)["q"].label))
+    [plan, *_] = [each for each in plans(state, prices=prices) if each.stages.exploration == "nobody"]
+    paid = plan.stages.prices
+    assert plan.stages.first[0] == "a"
+    assert paid["b"] / paid["a"] == pytest.approx(37 / 10, rel=0.05)
+
+
 def test_only_the_proportions_of_the_prices_matter(taught):
     state = State.restore(taught)
     cents = {arm: 100.0 * price for arm, price in PRICES.items()}

@@ -87,9 +87,11 @@ def test_names_that_are_not_sorted_are_refused() -> None:
         KnownVotes(LABELS, ("dear", "cheap", "middle"), PRICES, made_up(3, 0))
 
 
-def test_the_quick_project_costs_what_a_replay_of_the_policy_itself_costs() -> None:
+@pytest.mark.parametrize("silent", [0.0, 0.3])
+def test_the_quick_project_costs_what_a_replay_of_the_policy_itself_costs(silent: float) -> None:
     tasks, seed = 1500, 3
     rows = made_up(tasks, seed)
+    rows[np.random.default_rng(seed).random(tasks) < silent, 0] = -1
     votes = KnownVotes(LABELS, ARMS, PRICES, rows[:36])
     quick = JointProject(votes, renumber(rows[36:]), 10.0, np.random.default_rng(0), growth=1.2).run()
     table = VotesTable(

@@ -93,6 +93,19 @@ def test_a_silent_arm_is_replaced_and_never_asked_again():
     assert sorted(arm for wait in waits for arm in wait) == list(ARMS)
 
 
+@pytest.mark.parametrize("nothing", [{}, {"q": "angry"}], ids=["silent", "outside the label set"])
+@pytest.mark.parametrize("left", [None, 3], ids=["no hurry", "three stages left"])
+def test_a_vote_that_needs_that_of_a_silent_arm_is_not_bought(left, nothing):
+    """Of three equals, the second can only contradict the first, unless the third decides."""
+    votes, _ = draw_votes(np.array([0.8, 0.8, 0.8]), labels=2, items=2000)
+    prices = dict.fromkeys(ARMS, 0.03)
+    fit = JointFit.fit(evidence_of(votes, ARMS, LABELS[2]), LatestRounds(), LABELS[2], prices)
+    equals = {"q": QuestionStages(LABELS[2], fit, (0.03,) * 3)}
+    first = {"a": {"q": "pos"}}
+    assert next_arms(equals, prices, first, left=left)
+    assert not next_arms(equals, prices, {**first, "c": nothing}, left=left)
+
+
 def test_a_vote_outside_the_label_set_is_no_vote():
     one = question()
     assert next_arms({"q": one}, PRICES, {"c": {"q": "angry"}}) == next_arms({"q": one}, PRICES, {"c": {}})

@@ -15,7 +15,7 @@ def main() -> None:
     """Run the command line.
 
     A missing package of the extra ``[server]`` is one line and exit code 2; Ctrl-C or SIGTERM, also amid the
-    first imports, is one line and exit code 130. ``camvo serve`` has its own way with both.
+    first imports, is one line and exit code 130. ``camvo serve`` and ``demo`` stop their server instead.
     """
     try:
         import signal  # noqa: PLC0415 - Ctrl-C may come meanwhile

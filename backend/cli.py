@@ -67,7 +67,7 @@ def _serve(
 ) -> None:
     """Run the ML backend for Label Studio, until Ctrl-C.
 
-    Example: camvo serve --config camvo.yaml --host 0.0.0.0 --port 9090
+    Example: camvo serve --host 0.0.0.0 --port 9090
     """
     from backend.server import gunicorn_server  # noqa: PLC0415 - the help must not wait for it
 
@@ -90,7 +90,7 @@ def _check(
 
     Spends nothing without --live.
 
-    Example: camvo check --config camvo.yaml --live
+    Example: camvo check --live
     """
     from backend.commands.check import check_setup  # noqa: PLC0415 - the same
 

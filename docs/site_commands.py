@@ -22,12 +22,10 @@ PAGE = Path(__file__).with_name("commands.md")
 
 _HEAD = """# Commands
 
-Every command with its options; `camvo COMMAND --help` says more. This page is made from the help by
-`python docs/site_commands.py`.
+Every command with its options; `camvo COMMAND --help` says more.
 
-An expected error is one line on standard error that says what went wrong, where, and what to do. The exit
-code is then 2, or 5 if a disk is full. Exit code 1 means that something is left to do, and 130 that the
-command was interrupted.
+An expected error is one line on standard error, with exit code 2, or 5 if a disk is full. Exit code 1 means
+that something is left to do, and 130 that the command was interrupted.
 """
 
 

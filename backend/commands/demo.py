@@ -328,7 +328,7 @@ def _running_server(port: int) -> Iterator[_RunningServer]:
         log_path = Path(folder) / "server.log"
         command = [sys.executable, "-m", "backend.cli", "serve", "--host", "127.0.0.1", "--port", str(port)]
         with log_path.open("wb") as log:
-            process = _start(command, log, database_url)
+            process = _start(command, log, database_url, folder)
         try:
             url = f"http://127.0.0.1:{port}"
             _await_ready(url, process, log_path)
@@ -338,12 +338,13 @@ def _running_server(port: int) -> Iterator[_RunningServer]:
             process.wait(timeout=120)
 
 
-def _start(command: list[str], log: IO[bytes], database_url: str) -> subprocess.Popen[bytes]:
+def _start(command: list[str], log: IO[bytes], database_url: str, folder: str) -> subprocess.Popen[bytes]:
+    """Start the server in a folder that has no ``camvo.yaml``, which it would use."""
     environment = child_environment(CAMVO_DATABASE_URL=database_url)
     # In a process group of its own: Ctrl-C must reach the demo alone, which then stops the server. Otherwise
     # the server could drop a request before the demo knows that it was interrupted.
     return subprocess.Popen(  # noqa: S603 - our own
-        command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0
+        command, stdout=log, stderr=subprocess.STDOUT, env=environment, process_group=0, cwd=folder
     )
 
 

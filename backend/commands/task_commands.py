@@ -293,7 +293,7 @@ def show(
 
     Sends nothing to a model, and spends nothing. It prints the task's texts.
 
-    Example: camvo show --project 1 --task 12 --config camvo.yaml
+    Example: camvo show --project 1 --task 12
     """
     from backend.commands.show import show_task  # noqa: PLC0415 - keeps the help fast
 

@@ -34,6 +34,7 @@ class Ended:
 
 def _start(folder: Path) -> subprocess.Popen[str]:
     (folder / "tmp").mkdir()
+    (folder / "camvo.yaml").write_text("models: []")  # somebody's own, which the demo must not use
     return subprocess.Popen(  # noqa: S603 - our own
         COMMAND,
         cwd=folder,
@@ -48,7 +49,7 @@ def _start(folder: Path) -> subprocess.Popen[str]:
 def _finish(demo: subprocess.Popen[str], folder: Path, printed: str = "") -> Ended:
     out, errors = demo.communicate(timeout=2 * PATIENCE)
     left = sorted(path.name for path in (folder / "tmp").glob("camvo*"))  # torch leaves a folder of its own
-    left += sorted(path.name for path in folder.iterdir() if path.name != "tmp")
+    left += sorted(path.name for path in folder.iterdir() if path.name not in {"tmp", "camvo.yaml"})
     group = [p.pid for p in psutil.process_iter() if _group(p.pid) == demo.pid]
     return Ended(demo.returncode, printed + out, errors, left, group)
 

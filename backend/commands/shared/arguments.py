@@ -46,12 +46,12 @@ def _without_mistakes(config: Path | None) -> Path | None:
     """Refuse a config with mistakes at once: what a command imports may take ten seconds."""
     from backend.settings import Environment, load  # noqa: PLC0415 - keeps the help fast
 
-    load(Environment().config if config is None else config)
+    load(_chosen(config, Environment()))
     return config
 
 
 _CONFIG_HELP = "The camvo.yaml to use."
-_USUAL_CONFIG = "CAMVO_CONFIG, else the defaults"
+_USUAL_CONFIG = "CAMVO_CONFIG, else camvo.yaml in this folder, else the defaults"
 Config: TypeAlias = Annotated[
     Path | None,
     typer.Option("--config", help=_CONFIG_HELP, show_default=_USUAL_CONFIG, callback=_without_mistakes),
@@ -68,22 +68,24 @@ _USUAL = "camvo.yaml"
 def environment_with(config: Path | None) -> Environment:
     """Return the environment, with ``--config`` instead of ``CAMVO_CONFIG`` if it is given.
 
-    A ``camvo.yaml`` in the folder is not used unless requested; a line on stderr says so.
+    Without both, a ``camvo.yaml`` in the folder is used; a line on stderr says so.
     """
     from backend.settings import Environment  # noqa: PLC0415 - keeps the help fast
 
     environment = Environment()
-    if config is not None:
-        return environment.model_copy(update={"config": config})
-    if environment.config is None and Path(_USUAL).exists():
-        _say_that_it_is_not_used()
-    return environment
+    if (chosen := _chosen(config, environment)) not in {config, environment.config}:
+        _say_that_it_is_used()
+    return environment.model_copy(update={"config": chosen})
+
+
+def _chosen(config: Path | None, environment: Environment) -> Path | None:
+    usual = Path(_USUAL)
+    return config or environment.config or (usual if usual.exists() else None)
 
 
 @cache
-def _say_that_it_is_not_used() -> None:
-    text = f"camvo: found {_USUAL}, which is not used: give --config {_USUAL}, or set CAMVO_CONFIG"
-    say(Console(stderr=True), text)
+def _say_that_it_is_used() -> None:
+    say(Console(stderr=True), f"camvo: {_USUAL} in this folder is used (--config names another)")
 
 
 SourceFile: TypeAlias = Annotated[

@@ -40,7 +40,9 @@ def test_sigterm_ends_a_run_on_ray_with_its_summary_and_the_same_command_does_th
                 [sys.executable, "-m", "backend", *COMMAND, "--out", "labels", "--config", str(config)],
                 cwd=tmp_path,
                 env=child(
-                    CAMVO_DATABASE_URL=f"sqlite:///{tmp_path / 'ledger.sqlite'}", OPENAI_API_KEY="none"
+                    CAMVO_DATABASE_URL=f"sqlite:///{tmp_path / 'ledger.sqlite'}",
+                    OPENAI_API_KEY="none",
+                    RAY_ADDRESS="local",  # not the cluster of another test
                 ),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -48,7 +50,7 @@ def test_sigterm_ends_a_run_on_ray_with_its_summary_and_the_same_command_does_th
             )
 
         stopped = start()
-        wait_until(lambda: server.count() >= 30, "answers of the first run")
+        wait_until(lambda: server.count() >= 30, "answers of the first run", 2 * PATIENCE)
         stopped.send_signal(signal.SIGTERM)
         said, _ = stopped.communicate(timeout=PATIENCE)
         assert stopped.returncode == 130, said

@@ -512,14 +512,15 @@ class Asking:
         return replies
 
     def _compared_with(self, asked: Collection[str], heard: Collection[str]) -> list[str]:
-        """The models of packed arms that the coin asks singly, too, or has asked before."""
-        if not _is_checked(self.job):
-            return []
+        """The models of packed arms that the coin asks singly, too; those that it has asked before stay."""
+
+        def compared(arm: str, model: str) -> int:
+            return 0 if model in self.asked else self._packed.fewest(arm, self.prompt)
+
         return [
             model
             for arm, model in twins(self.job.settings.arms).items()
-            if arm in asked and model not in heard
-            if model in self.asked or _is_checked(self.job, self._packed.fewest(arm, self.prompt))
+            if arm in asked and model not in heard and _is_checked(self.job, compared(arm, model))
         ]
 
     async def _together(

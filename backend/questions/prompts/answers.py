@@ -504,7 +504,10 @@ def _in_prose(words: str, question: TaskQuestion) -> str | None:
 
 
 def _lone_line(words: str, question: TaskQuestion) -> str | None:
-    """The label alone on the first or last line, if nothing around it names another or denies it."""
+    """The label alone on the first or last line, if nothing around it denies it or names another.
+
+    Thoughts before the last line may name others, as in ``It is about A or B.``; a number among others is no vote.
+    """
     if not question.options:
         return None
     lines = [line.strip() for line in words.strip().split("\n")[:200]]
@@ -512,7 +515,11 @@ def _lone_line(words: str, question: TaskQuestion) -> str | None:
     if len(votes) != 1:
         return None
     [(place, vote)] = votes.items()
-    return None if _is_disputed("\n".join(lines[:place] + lines[place + 1 :]), vote, question) else vote
+    others = lines[:place] + lines[place + 1 :]
+    if place and question.config.control.answer_format.labels:
+        alone = {question.vote_from_answer(line) for line in others if line}
+        return None if alone - {vote, None} or _DENIAL.search(" ".join(others).casefold()) else vote
+    return None if _is_disputed("\n".join(others), vote, question) else vote
 
 
 def _votes_apart(lines: Sequence[str], question: TaskQuestion) -> dict[int, str]:

@@ -157,6 +157,13 @@ def test_every_label_comes_out_of_every_wrapping(wrapping: str) -> None:
         assert found == expected, content
 
 
+@pytest.mark.parametrize(
+    "thoughts", ["It could be Positive or Negative.", "Negative at first sight.\nPositive on the whole."]
+)
+def test_a_label_alone_on_the_last_line_decides_after_thoughts_that_name_others(thoughts: str) -> None:
+    assert parse_answer(f"{thoughts}\n\n**Positive**", [MOOD]) == {"mood": "Positive"}
+
+
 def test_a_label_that_is_a_word_of_doubt_is_read_from_prose() -> None:
     xml = f'<View><Text name="t" value="$t"/>{choices(("Clear", "Maybe"))}</View>'
     question = parse_label_config(xml).questions[0].about({"t": "words"})
@@ -248,6 +255,8 @@ def test_lines_with_names_answer_several_questions(content: str) -> None:
         "Positive\n\nI would not say so.",
         "Positive\n\nNegative is what others would say.",
         "Is it\n\nPositive\n\nNo.",
+        "Negative\nor\n\nPositive",
+        "One would say Negative, and I would not say\n\nPositive",
         "<answer>Positive</answer> <answer>Negative</answer>",
         '{"a": {"mood": "Positive"}, "b": {"mood": "Negative"}}',
         '{"type": "object", "properties": {"mood": {"type": "string", "enum": ["Positive"]}}}',

@@ -36,12 +36,13 @@ from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
 from backend.learning.teaching import answering
 from backend.ledger import Ledger, LedgerAccess, projects
+from backend.ledger.blind_tasks import BlindQueue, BlindQueues
 from backend.ledger.human_annotations import Annotation, Annotations, studio_time
 from backend.ledger.projects import Project, relabelled_in
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
-from backend.server.status.formats import of
+from backend.server.status.formats import named_task, of
 from backend.settings import Settings
 from camvo.errors import CamvoError
 
@@ -272,8 +273,8 @@ class _TeachTally:
     """The number of labels in a file: new, changed and withdrawn ones, and those known already.
 
     ``ahead`` counts the labels of tasks that no model has labelled, and ``blind`` those of blind tasks.
-    ``annotators`` are those whom the file names, with their numbers. ``stored`` of ``rows`` rows are in the
-    ledger.
+    ``held_up`` says which labels of blind tasks do not count yet. ``annotators`` are those whom the file
+    names, with their numbers. ``stored`` of ``rows`` rows are in the ledger.
     """
 
     new: int = 0
@@ -283,6 +284,7 @@ class _TeachTally:
     empty: int = 0
     ahead: int = 0
     blind: int = 0
+    held_up: list[str] = field(default_factory=list)
     annotators: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     stored: int = 0
@@ -295,8 +297,8 @@ class _TeachTally:
     def summary(self) -> str:
         """A line with the counts, and one with the annotators that have names."""
         counts = (
-            f"{self.new} labels are new, {self.changed} changed, {self.withdrawn} withdrawn,"
-            f" {self.known} known already; {self.empty} rows have none"
+            f"labels: {self.new:,} new, {self.changed:,} changed, {self.withdrawn:,} withdrawn,"
+            f" {self.known:,} known already; {of(self.empty, 'row')} without one"
         )
         if self.ahead:
             counts += (
@@ -308,6 +310,7 @@ class _TeachTally:
                 f"\n{self.blind} of the labels are about blind tasks: they test scores and certify labels,"
                 " and teach nothing"
             )
+        counts = "\n".join([counts, *self.held_up])
         named = {name: number for name, number in sorted(self.annotators.items()) if name != str(number)}
         if not named:
             return counts
@@ -352,6 +355,8 @@ def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _
                 tally.stored += len(part)
             if tally.annotators:
                 _fit_annotators(ledger, key, settings)
+            if tally.blind:
+                tally.held_up += _held_up(ledger, key, {row.task: row.place for row in reversed(rows)})
 
 
 def _without_repetitions(rows: Sequence[_HumanRow]) -> list[_HumanRow]:
@@ -379,6 +384,20 @@ def _ahead(ledger: Ledger, project: str, rows: Sequence[_HumanRow]) -> int:
 def _blind(ledger: Ledger, project: str) -> frozenset[int]:
     with ledger.read() as connection:
         return ProjectRounds(connection, project).blind_tasks()
+
+
+def _held_up(ledger: Ledger, project: str, places: Mapping[int, str]) -> Iterator[str]:
+    """For each question, the blind task without a label that keeps labels behind it from counting."""
+    with ledger.read() as connection:
+        current = ProjectRounds(connection, project).latest_epochs()
+        queues = BlindQueues(connection, project).all()
+    for control, epoch in sorted(current.items()):
+        queue = queues.get((control, epoch), BlindQueue())
+        if labels := sum(entry.reward is not None for entry in queue.behind):
+            first = queue.behind[0].task
+            task = f"task {named_task(first, project)}"
+            place = f" ({places[first]})" if first in places else ""
+            yield f"{control}: {of(labels, 'blind label')} cannot count before {task} has one, too{place}"
 
 
 def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:

@@ -42,7 +42,7 @@ from backend.server.status.report import (
     QuestionReport,
     RecallReport,
 )
-from backend.server.status.work import already_certified, certified_share, too_few_tasks
+from backend.server.status.work import already_certified, certified_share, held_up, too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.parameters import ByLabel
@@ -61,6 +61,8 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
     guarantee, certify = question.guarantee, question.certify
     if guarantee.threshold is not None or certify is None:
         return None
+    if (first := held_up(project, question)) is not None:
+        return first
     held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
     return _to_certify(project, question, certify) + held
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from backend.datasets.sources import Source
@@ -106,6 +107,13 @@ class LabelOptions:
             ConfigError: the options do not fit each other, or nothing can be asked.
             BadLabelConfigError: the label config cannot be read.
         """
+        if self.labels and not self.text_column and self.label_config is None:
+            columns = [repr(column) for row in islice(source.rows(), 1) for column in list(row.data)[:20]]
+            raise ConfigError(
+                "which column holds the texts that get these labels?",
+                where="--text-column",
+                fix=f"name one of {', '.join(columns)}" if columns else "name it",
+            )
         if (self.label_config is None) == (not self.labels) or bool(self.labels) != bool(self.text_column):
             raise ConfigError(
                 "say what to label",

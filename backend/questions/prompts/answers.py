@@ -506,7 +506,7 @@ def _in_prose(words: str, question: TaskQuestion) -> str | None:
 def _lone_line(words: str, question: TaskQuestion) -> str | None:
     """The label alone on the first or last line, if nothing around it denies it or names another.
 
-    Thoughts before the last line may name others, as in ``It is about A or B.``; a number among others is no vote.
+    Thoughts before the last line may name others, but a number among others is no vote.
     """
     if not question.options:
         return None

@@ -17,7 +17,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
-from backend.server.status.formats import of, share_of_hundred
+from backend.server.status.formats import named_task, of, share_of_hundred
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
     CertifyReport,
@@ -185,10 +185,25 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
         return
     if not _has_blind_tasks(question):
         return
+    if (first := held_up(project, question)) is not None:
+        command = f"camvo review --project {project.id} --tab"
+        next_task = question.guarantee.next_task
+        yield NextStep("blind_labels", first[:1].upper() + first[1:], _task_url(project, next_task), command)
+        return
     right = f"{certified_share(question, certify.target)}{_name(project, question)}"
     held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
     for step in _certifying(project, question, certify, right):
         yield replace(step, text=step.text + held)
+
+
+def held_up(project: ProjectReport, question: QuestionReport) -> str | None:
+    """Say which blind task without a label keeps labels behind it from counting; ``None`` if all count."""
+    guarantee = question.guarantee
+    behind = guarantee.labelled - guarantee.run
+    if not behind or guarantee.next_task is None:
+        return None
+    task = named_task(guarantee.next_task, project.key)
+    return f"label task {task} first: {of(behind, 'blind label')} behind it in the queue can count only then"
 
 
 def certified_share(question: QuestionReport, share: float) -> str:

@@ -38,3 +38,12 @@ def test_a_label_config_that_asks_nothing_is_named_by_its_option(tmp_path: Path,
     with pytest.raises(CamvoError) as refused:
         dataset(tmp_path, LabelOptions(label_config=xml))
     assert refused.value.where == "--label-config"
+
+
+def test_labels_without_the_column_of_the_text_are_refused_with_the_names_of_the_columns(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "in.csv").write_text("id,review\n1,lovely\n", "utf-8")
+    with pytest.raises(CamvoError) as refused:
+        LabelOptions(labels=("Good", "Bad")).dataset(open_source(tmp_path / "in.csv"))
+    assert (refused.value.where, refused.value.fix) == ("--text-column", "name one of 'id', 'review'")

@@ -181,12 +181,28 @@ def test_an_emptied_cell_withdraws_the_label_and_it_can_come_back(folder: LabelF
 def test_labels_of_blind_tasks_are_said_to_certify_and_not_to_teach(folder: LabelFolder) -> None:
     folder.change("blind.csv", **dict.fromkeys(blind_texts(folder), "Sad"))
     said = teach(folder).summary()
-    assert "5 labels are new" in said
+    assert "labels: 5 new" in said
     assert "5 of the labels are about blind tasks" in said
     assert "learnt" not in said
     with folder.ledger.read() as connection:
         humans = ProjectSums(connection, "in").humans()
     assert (humans.annotations, humans.teaching) == (5, 0)
+
+
+def test_a_blind_task_left_out_is_named_with_its_line_and_the_labels_it_keeps_from_counting(
+    folder: LabelFolder,
+) -> None:
+    left, *labelled = blind_texts(folder)[1:]
+    folder.change("blind.csv", **dict.fromkeys([blind_texts(folder)[0], *labelled], "Sad"))
+    [task] = [row["camvo_task"] for row in folder.rows("blind.csv") if row["text"] == left]
+    *_, said = teach(folder).summary().splitlines()
+    assert said.startswith(f"label: 3 blind labels cannot count before task {task} has one, too (")
+    assert said.endswith("blind.csv, line 3)")
+    print_outcome(folder.console, folder.environment, "in")
+    said = " ".join(str(folder.console.file.getvalue()).split())  # type: ignore[attr-defined]
+    assert f"label task {task} first: 3 blind labels behind it in the queue can count only then" in said
+    folder.change("blind.csv", **{left: "Sad"})
+    assert "cannot count" not in teach(folder).summary()
 
 
 def test_blind_labels_reach_the_queue_that_certifies(folder: LabelFolder) -> None:

@@ -1,4 +1,4 @@
-"""The ledger's facts about a project's predictions: their scores, which are blind, which are certified."""
+"""``camvo accept``: confident predictions become annotations, as far as blind labels certify them."""
 
 from __future__ import annotations
 

@@ -422,9 +422,7 @@ class _Sweeps:
                 Console(quiet=True) if self.is_part else self.console,
                 _doing(jobs, everyone=self.everyone),
                 tally.counts.tasks,
-                note=lambda done, total: (
-                    tally.outlook() if jobs.batching is None else tally.spending.so_far()
-                ),
+                note=lambda done, total: spent(),
                 waiting=jobs.awaited,
             ) as advance:
                 for _ in self.labelling.run(islice(self._open_jobs(jobs, advance), most)):

@@ -33,7 +33,7 @@ from backend.commands.instructions.asking import (
     with_text,
 )
 from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect, how_to_adopt
-from backend.commands.instructions.trial import change, compare_texts, write_page
+from backend.commands.instructions.trial import change, compare_texts
 from backend.commands.shared.arguments import ChosenTasks
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar, say
@@ -455,9 +455,8 @@ def _judged(race: _Judging, way: str, change: ProposedChange, ids: Sequence[str]
         file.write(f"{change.text}\n".encode())
     before = race.sides[_PRESENT]
     pairs = race.pairs(way)
-    names = [question.name for question in before.config.questions]
     tasks, outcomes = [task for task, _ in pairs], [both for _, both in pairs]
-    write_page(compare_texts(before.project, names, tasks, race.annotated, outcomes), page)
+    compare_texts(before, tasks, race.annotated, outcomes).write_page(page)
     return _JudgedChange(
         replaced=change.replaced,
         written=change.written,

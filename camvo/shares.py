@@ -1,4 +1,4 @@
-"""Which blind labels are a random sample, and of which tasks.
+"""The share of each label among all tasks, by the votes on all and the blind labels of some.
 
 Blind tasks are chosen by a hash before any vote, and are labelled in the order of another hash
 (:mod:`camvo.scores.guarantee`). Two kinds of them are a random sample of the tasks up to some round:

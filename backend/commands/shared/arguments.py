@@ -1,4 +1,4 @@
-"""The options that the commands for Label Studio share. Nothing heavy is imported here."""
+"""Options that several commands share, and their checks. Nothing heavy is imported here."""
 
 from __future__ import annotations
 

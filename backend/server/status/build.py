@@ -20,7 +20,6 @@ from backend.learning.label_schemes import compare_texts_so_far, question_of
 from backend.learning.projects import asked_questions, closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
 from backend.ledger.answers import PackChecks
-from backend.ledger.certificates import Certificates, Issued, Reason
 from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
 from backend.ledger.money import from_picodollars
@@ -33,6 +32,7 @@ from backend.questions.relabelling import OpenLabels, read_change
 from backend.server.status import formats
 from backend.server.status.alarms import Found, alarms_first, anchoring_alerts, project_alerts, server_alerts
 from backend.server.status.missing import Missing, missing_of
+from backend.server.status.promises import certificate_reports
 from backend.server.status.question_reports import (
     QuestionSource,
     agreement_reports,
@@ -46,7 +46,6 @@ from backend.server.status.question_reports import (
 )
 from backend.server.status.report import (
     Budget,
-    CertificateReport,
     Cost,
     LostCalls,
     ModelVersion,
@@ -69,36 +68,6 @@ from camvo.twins import judge_pack, model_of
 
 _MAYBE_BILLED = frozenset({ModelTimeoutError.code, UnavailableError.code})
 """Failures of calls that cost something only because a provider may bill them."""
-
-_WHY: dict[Reason, str] = {
-    "recounted": "votes were counted again since, which changed labels or scores",
-    "question_changed": "the question, its prompt or the embedder has changed since",
-    "labels_changed": "labels that it covers are gone, since their tasks were deleted",
-    "evidence_changed": "people have changed or withdrawn answers that it rests on",
-}
-"""What each reason means."""
-
-
-def _certificate_reports(connection: Connection, project: str) -> tuple[CertificateReport, ...]:
-    """The certificates of a project, the latest first. Reads every round that one covers."""
-    return tuple(
-        CertificateReport(
-            number=standing.certificate.number,
-            issued_at=standing.certificate.issued_at,
-            labels=standing.certificate.labels,
-            labels_hash=standing.certificate.labels_hash,
-            file_hash=standing.certificate.file_hash,
-            reason=standing.reason,
-            message=_holds(standing.certificate) if standing.reason is None else _WHY[standing.reason],
-        )
-        for standing in Certificates(connection, project).standings()
-    )
-
-
-def _holds(certificate: Issued) -> str:
-    """What a certificate says that nothing has overtaken."""
-    certified = sum(found.get("certified", 0) for found in certificate.evidence.values())
-    return "it holds" if certified else "it certifies no label, since it rests on too few blind labels"
 
 
 def _pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
@@ -463,7 +432,7 @@ def _project_report(connection: Connection, stored: Project, around: _Around) ->
         recounts=_recount_report(connection, key),
         packs=_pack_reports(connection, key),
         texts=tuple(compare_texts_so_far(connection, key)),
-        certificates=_certificate_reports(connection, key) if around.certificates else None,
+        certificates=certificate_reports(connection, key) if around.certificates else None,
         incomplete=missing.incomplete,
         kept_blind=known.settings.audit,
     )

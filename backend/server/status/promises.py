@@ -1,4 +1,4 @@
-"""What the blind labels of one question certify, which labels that covers, and what became of certificates."""
+"""What the blind labels of one question certify, which labels that covers, and what became of it."""
 
 from __future__ import annotations
 

@@ -220,7 +220,23 @@ def _positive_part(matrix: Array) -> Array:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T, dtype=np.float64)
 
 
-class CopulaConfidence:
+class _OfSets:
+    """What is computed for many sets at once, of n arms."""
+
+    _n: int
+
+    def confidences(self, sets: Array) -> Array:
+        """δ_A of each set, shape (m,)."""
+        raise NotImplementedError
+
+    def confidence_of(self, arms: list[int]) -> float:
+        """δ_A of one set, bit for bit the same with and without arms of weight 0."""
+        row = np.zeros((1, self._n))
+        row[0, arms] = 1.0
+        return float(self.confidences(row)[0])
+
+
+class CopulaConfidence(_OfSets):
     """The share of samples in which the right arms outweigh the wrong ones, for sets of the given arms.
 
     L and ω are those of all K arms, for which the samples are drawn, so they do not depend on which arms are
@@ -243,12 +259,6 @@ class CopulaConfidence:
             weighted = sets[start : start + step, self._counted] * self._weights
             values[start : start + step] = self._counts @ (self._signs @ weighted.T > TIE)
         return values / self._samples
-
-    def confidence_of(self, arms: list[int]) -> float:
-        """δ_A of one set."""
-        row = np.zeros((1, self._n))
-        row[0, arms] = 1.0
-        return float(self.confidences(row)[0])
 
     def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """``None``: the bounds for independent arms do not hold for correlated ones."""
@@ -285,7 +295,7 @@ _CERTAIN = 1e3
 """The evidence of an arm that is never or always right; more than any δ needs."""
 
 
-class ExactConfidence:
+class ExactConfidence(_OfSets):
     """The probability that the right arms outweigh the wrong ones, for independent arms; L and ω (n,)."""
 
     def __init__(self, lower: Array, weights: Array) -> None:
@@ -315,12 +325,6 @@ class ExactConfidence:
                 part = alike[start : start + step]
                 values[part] = self._by_outcomes(sets[part], sizes[part])
         return values
-
-    def confidence_of(self, arms: list[int]) -> float:
-        """δ_A of one set, bit for bit the same with and without arms of weight 0."""
-        row = np.zeros((1, self._n))
-        row[0, arms] = 1.0
-        return float(self.confidences(row)[0])
 
     def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """The evidence a set needs: Σ −log 4L(1−L) ≥ −log(1 − (2δ−1)²), for all weights (Bhattacharyya).

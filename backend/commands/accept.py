@@ -43,7 +43,7 @@ class _Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class _Evidence:
     """What is known about a project's tasks: those decided that nobody annotated, and those that are blind.
 
     ``threshold`` is the lowest score that the certificates of all questions cover; ``None`` without one.
@@ -54,7 +54,7 @@ class Evidence:
     threshold: float | None
 
     @classmethod
-    def load(cls, connection: Connection, project: Project, target: float) -> Evidence:
+    def load(cls, connection: Connection, project: Project, target: float) -> _Evidence:
         """Read what the ledger knows about a project's tasks."""
         epochs = ProjectRounds(connection, project.key).latest_epochs()
         queues = BlindQueues(connection, project.key).all()
@@ -138,7 +138,7 @@ class _Acceptance:
     project: int
     key: str
     model_version: str
-    evidence: Evidence
+    evidence: _Evidence
     above: float
     uncertified: bool
 
@@ -322,7 +322,7 @@ def run_accept(
     with existing_ledger(environment) as ledger:
         with ledger.read() as connection:
             stored = stored_project(connection, key)
-            known = Evidence.load(connection, stored, settings.guarantee)
+            known = _Evidence.load(connection, stored, settings.guarantee)
         if not uncertified:
             known.require_certificate(above)
         run = _Acceptance(client, ledger, project, key, settings.model_version, known, above, uncertified)

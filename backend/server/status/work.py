@@ -113,12 +113,12 @@ def failed_task_reports(connection: Connection, project: str) -> tuple[FailedTas
     """The failed tasks of a project by reason, the most frequent first."""
     commands = commands_of(project)
     return tuple(
-        FailedTasksReport(code, tasks, final=code in _FINAL, fix=failure_fix(code, commands))
+        FailedTasksReport(code, tasks, final=code in _FINAL, fix=_failure_fix(code, commands))
         for code, tasks in FailedTasks(connection, project).count().items()
     )
 
 
-def failure_fix(code: str, commands: Commands) -> str:
+def _failure_fix(code: str, commands: Commands) -> str:
     """What to do about the tasks that failed for a reason."""
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
@@ -131,7 +131,7 @@ def failure_fix(code: str, commands: Commands) -> str:
 
 def failure_alert(code: str, tasks: int, commands: Commands) -> Alert:
     """The alarm about the tasks without a label that failed for a reason."""
-    fix = failure_fix(code, commands)
+    fix = _failure_fix(code, commands)
     if code == StoppingError.code:
         were = "was" if tasks == 1 else "were"
         return Alert(code, f"{of(tasks, 'task')} {were} interrupted: {meaning_of(code)}", fix)

@@ -16,7 +16,7 @@ from label_studio_requests import Annotation, Project, annotated, task
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
-from backend.commands.accept import Evidence, _Acceptance, _Decided, _undo_accepted
+from backend.commands.accept import _Acceptance, _Decided, _Evidence, _undo_accepted
 from backend.commands.report import _task_score
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio.client import Client
@@ -50,7 +50,7 @@ def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> _Acceptan
         for number, stored in api.tasks.items()
         if stored["predictions"]
     }
-    given = {"above": 0.9, "uncertified": False, "evidence": Evidence(decided, frozenset(), 0.9), **changes}
+    given = {"above": 0.9, "uncertified": False, "evidence": _Evidence(decided, frozenset(), 0.9), **changes}
     return _Acceptance(api.client(), ledger, PROJECT, "3.1", "camvo", **given)
 
 
@@ -137,7 +137,7 @@ def test_an_answer_that_a_condition_hides_is_neither_expected_nor_counted(
             )
         stored = projects.get(connection, "3.1")
         assert stored is not None
-        decided = Evidence.load(connection, stored, 0.9).decided[1]
+        decided = _Evidence.load(connection, stored, 0.9).decided[1]
         epochs = ProjectRounds(connection, "3.1").latest_epochs()
         shown = Recounts(connection, "3.1").open_answers(epochs)
     assert (decided.score, decided.labels.keys()) == (pytest.approx(score), labels)
@@ -155,7 +155,7 @@ def test_a_task_with_a_question_that_a_recount_has_shown_is_left_out(
         rounds.insert_each(connection, [a_round(key, label="Sad", score=0.95)])
         stored = projects.get(connection, "3.1")
         assert stored is not None
-        evidence = Evidence.load(connection, stored, 0.9)
+        evidence = _Evidence.load(connection, stored, 0.9)
     assert evidence.decided[number].open == {"why"}
     tasks, left = acceptance(api, ledger, evidence=evidence, uncertified=True).chosen()
     assert (tasks, [*left]) == ([], ["with a question that is not filled in"])
@@ -164,7 +164,7 @@ def test_a_task_with_a_question_that_a_recount_has_shown_is_left_out(
 def test_a_blind_task_is_left_out_even_if_it_has_a_prediction(api: LabelStudioApi, ledger: Ledger) -> None:
     [number] = with_predictions(api, 0.95)
     run = acceptance(api, ledger, uncertified=True)
-    blind = Evidence(run.evidence.decided, frozenset([number]), 0.9)
+    blind = _Evidence(run.evidence.decided, frozenset([number]), 0.9)
     again = acceptance(api, ledger, uncertified=True, evidence=blind)
     assert again.chosen() == ([], Counter(blind=1))
 
@@ -174,7 +174,7 @@ def test_an_uncovered_label_is_accepted_on_request_only(
     api: LabelStudioApi, ledger: Ledger, uncertified: bool
 ) -> None:
     [number] = with_predictions(api, 0.95)
-    evidence = Evidence({number: _Decided(0.95, LABELS, certified=False)}, frozenset(), 0.9)
+    evidence = _Evidence({number: _Decided(0.95, LABELS, certified=False)}, frozenset(), 0.9)
     tasks, _ = acceptance(api, ledger, evidence=evidence, uncertified=uncertified).chosen()
     assert tasks == ([number] if uncertified else [])
 
@@ -196,7 +196,7 @@ def test_a_task_that_somebody_begins_meanwhile_is_left_out(api: LabelStudioApi, 
 def test_without_a_certificate_nothing_is_accepted(
     threshold: float | None, above: float, refusal: str | None
 ) -> None:
-    evidence = Evidence({}, frozenset(), threshold)
+    evidence = _Evidence({}, frozenset(), threshold)
     if refusal is None:
         evidence.require_certificate(above)
         return

@@ -360,6 +360,26 @@ def _resumed(
         return None
     if found.open or {scheme.control for scheme in found.anew} & before.keys():
         return None
+    tasks = carried_tasks(schemes, found, left, before, wanted.below)
+    _require_asked_again(schemes, history, done, wanted.below)
+    return _rest_of(schemes, RelabelPlan(found, xml, tasks, done), before, after)
+
+
+def _rest_of(
+    schemes: Schemes,
+    plan: RelabelPlan,
+    before: Mapping[str, ConfigQuestion],
+    after: Mapping[str, ConfigQuestion],
+) -> RelabelPlan:
+    """The plan for the rest of a change, with what people say under the labels before it.
+
+    Args:
+        schemes: those of the project.
+        plan: the schemes that are made and those that are not, and what becomes of the tasks.
+        before: the questions under the labels before.
+        after: those whose schemes are made, under the labels that they have now.
+    """
+    found, done = plan.found, plan.done
     ways = [*found.present, *((each, _way(each, before[each.control], after[each.control])) for each in done)]
     kept = {
         scheme.control: _originals(schemes, before[scheme.control], way, kept=True) for scheme, way in ways
@@ -369,23 +389,14 @@ def _resumed(
         name: {number: said for number, said in kept[name].items() if number not in stored[name]}
         for name in after
     }
-    tasks = carried_tasks(schemes, found, left, before, wanted.below)
     found = replace(
         found,
         before={**found.before, **{name: before[name] for name in after}},
         originals={scheme.control: kept[scheme.control] for scheme, _ in found.present},
-        again=_rounds_of(tasks),
+        again=_rounds_of(plan.tasks),
     )
-    _require_asked_again(schemes, history, done, wanted.below)
-    return RelabelPlan(
-        found,
-        xml,
-        tasks=tasks,
-        kept=kept,
-        back={scheme.control: back_from(scheme.labels) for scheme, _ in ways},
-        done=done,
-        late=late,
-    )
+    back = {scheme.control: back_from(scheme.labels) for scheme, _ in ways}
+    return replace(plan, found=found, kept=kept, back=back, late=late)
 
 
 def _require_asked_again(

@@ -1,4 +1,4 @@
-"""Placing names beside points, so that no name covers another name or a marker."""
+"""Charts in one style: colours, legends, names beside points, and SVG that takes the colours of its page."""
 
 from __future__ import annotations
 

@@ -449,7 +449,7 @@ class _Coins:
         return said
 
 
-LEVEL: Final = 0.9
+_ACCURACY_LEVEL: Final = 0.9
 """The probability with which the interval of an annotator holds their accuracy."""
 
 
@@ -459,7 +459,7 @@ class AnnotatorReliability:
 
     Attributes:
         right: the probability that a label of theirs is right, with the prior.
-        low: the lower end of the interval that holds it with probability :data:`LEVEL`.
+        low: the lower end of the interval that holds it with probability :data:`_ACCURACY_LEVEL`.
         high: its upper end.
         labels: how many of their labels another person or ground truth speaks about.
     """
@@ -513,7 +513,7 @@ def fit_reliabilities(tasks: Iterable[PeoplesTask], labels: int) -> _Reliabiliti
 
 def _interval(right: float, labels: float) -> tuple[float, float]:
     """The central interval of the Beta distribution with mean ``right`` after ``labels`` labels."""
-    tail = (1.0 - LEVEL) / 2.0
+    tail = (1.0 - _ACCURACY_LEVEL) / 2.0
     low, high = betaincinv(right * labels, (1.0 - right) * labels, [tail, 1.0 - tail])
     return float(low), float(high)
 

@@ -1,4 +1,4 @@
-"""Which blind labels are a random sample, and of which tasks.
+"""The share of each label among all tasks, by the votes on all and the blind labels of some.
 
 Blind tasks are chosen by a hash before any vote, and are labelled in the order of another hash
 (:mod:`camvo.scores.guarantee`). Two kinds of them are a random sample of the tasks up to some round:
@@ -105,6 +105,9 @@ def _small_log_factorials() -> Array:
     return np.asarray(gammaln(np.arange(1 << 17) + 1.0))
 
 
+_TAIL = (1.0 - 0.95) / 2.0
+"""The probability with which a share lies beyond one end of its 95% interval."""
+
 _LEAST = 5.0
 """A label that is expected fewer times than this gets the exact interval of the sample alone."""
 
@@ -137,7 +140,6 @@ def label_shares(  # noqa: PLR0917 - the counts of one table of 2 × 2, and two 
     drawn: int,
     hits: ArrayLike,
     misses: ArrayLike,
-    level: float = 0.95,
 ) -> LabelShares:
     """Estimate shares of labels in a population of tasks.
 
@@ -148,7 +150,6 @@ def label_shares(  # noqa: PLR0917 - the counts of one table of 2 × 2, and two 
         drawn: n, the tasks of the sample, at least 1; a random sample of the population.
         hits: those of ``drawn_predicted`` that have the label by people.
         misses: tasks of the sample with the label by people that the models gave another one.
-        level: the confidence of each interval, in (0, 1).
 
     >>> found = label_shares(1000, 5000, 60, 300, 57, 6)
     >>> [round(float(bound), 3) for bound in (found.share, found.low, found.high)]
@@ -162,9 +163,8 @@ def label_shares(  # noqa: PLR0917 - the counts of one table of 2 × 2, and two 
     without, n0 = population - with_label, drawn - n1
     if not (0 < drawn <= population and np.all(n1 <= with_label) and np.all(n0 <= without)):
         raise InvalidParameterError("need 0 < drawn ≤ population, and no more drawn of a stratum than it has")
-    tail = (1.0 - level) / 2.0
-    alone = tuple(bound / population for bound in _count_bounds(x1 + x0, drawn, population, tail))
-    share, low, high = _stratified((with_label, without), (n1, n0), (x1, x0), population, tail)
+    alone = tuple(bound / population for bound in _count_bounds(x1 + x0, drawn, population, _TAIL))
+    share, low, high = _stratified((with_label, without), (n1, n0), (x1, x0), population, _TAIL)
     expected = drawn * share
     rare = (np.minimum(expected, drawn - expected) < _LEAST) | (np.minimum(n1, n0) < _LEAST)
     exact = rare | (high - low > alone[1] - alone[0])

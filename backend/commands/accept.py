@@ -1,4 +1,4 @@
-"""The ledger's facts about a project's predictions: their scores, which are blind, which are certified."""
+"""``camvo accept``: confident predictions become annotations, as far as blind labels certify them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
 from sqlalchemy import Connection
 
+from backend import settings as settings_module
+from backend.commands.shared.output import say
+from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError
 from backend.label_studio.client import PAGE, Client
+from backend.label_studio.payloads import project_key
 from backend.learning.projects import stored_questions
 from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
@@ -23,6 +28,7 @@ from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.question import questions_to_ask, visible_answers
 from backend.server.status.promises import covered_rounds
+from backend.settings import Environment
 from camvo.errors import CamvoError
 
 
@@ -37,7 +43,7 @@ class _Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class _Evidence:
     """What is known about a project's tasks: those decided that nobody annotated, and those that are blind.
 
     ``threshold`` is the lowest score that the certificates of all questions cover; ``None`` without one.
@@ -48,7 +54,7 @@ class Evidence:
     threshold: float | None
 
     @classmethod
-    def load(cls, connection: Connection, project: Project, target: float) -> Evidence:
+    def load(cls, connection: Connection, project: Project, target: float) -> _Evidence:
         """Read what the ledger knows about a project's tasks."""
         epochs = ProjectRounds(connection, project.key).latest_epochs()
         queues = BlindQueues(connection, project.key).all()
@@ -124,7 +130,7 @@ _SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
+class _Acceptance:
     """One run of ``camvo accept``."""
 
     client: Client
@@ -132,7 +138,7 @@ class Acceptance:
     project: int
     key: str
     model_version: str
-    evidence: Evidence
+    evidence: _Evidence
     above: float
     uncertified: bool
 
@@ -228,7 +234,7 @@ class Acceptance:
         return len(made)
 
 
-def undo_accepted(
+def _undo_accepted(
     client: Client, ledger: Ledger, project: int, key: str, *, dry_run: bool = False
 ) -> Counter[str]:
     """Delete the annotations of ``camvo accept`` that nobody has changed since, or only count them."""
@@ -298,3 +304,49 @@ def _filled(form: Mapping[str, Any]) -> list[tuple[object, object]]:
 
 def _has_score(stored: Mapping[str, Any], score: float) -> bool:
     return stored["score"] is not None and abs(stored["score"] - score) <= _SAME
+
+
+def run_accept(
+    console: Console,
+    environment: Environment,
+    client: Client,
+    project: int,
+    above: float,
+    *,
+    uncertified: bool,
+    dry_run: bool,
+) -> None:
+    """Accept a project's predictions with at least this score, and say what was left out and why."""
+    settings = settings_module.load(environment.config)
+    key = project_key(client.project(project))
+    with existing_ledger(environment) as ledger:
+        with ledger.read() as connection:
+            stored = stored_project(connection, key)
+            known = _Evidence.load(connection, stored, settings.guarantee)
+        if not uncertified:
+            known.require_certificate(above)
+        run = _Acceptance(client, ledger, project, key, settings.model_version, known, above, uncertified)
+        tasks, left = run.chosen()
+        count = len(tasks) if dry_run else run.accept(tasks)
+    verb = "would be accepted" if dry_run else "accepted"
+    console.print(f"{count} tasks {verb}", highlight=False)
+    for reason, number in left.most_common():
+        say(console, f"{number} left out: {reason}")
+    if count and not dry_run:
+        console.print(f"Take it back with: camvo accept --project {project} --undo", highlight=False)
+
+
+def run_undo(
+    console: Console, environment: Environment, client: Client, project: int, *, dry_run: bool
+) -> None:
+    """Take back what ``camvo accept`` has made in a project, and say what is left of it."""
+    key = project_key(client.project(project))
+    with existing_ledger(environment) as ledger:
+        outcome = _undo_accepted(client, ledger, project, key, dry_run=dry_run)
+    deleted = "would be deleted" if dry_run else "deleted"
+    lines = [f"{outcome['deleted']} annotations {deleted}; their predictions are shown again"]
+    if outcome["kept"]:
+        lines.append(f"{outcome['kept']} kept, because somebody has changed or confirmed them since")
+    if outcome["gone"]:
+        lines.append(f"{outcome['gone']} were gone already")
+    console.print("\n".join(lines), highlight=False)

@@ -1,4 +1,4 @@
-"""``camvo check --live``: one small call to each model, with its answer, time, usage and price."""
+"""``camvo check``: whether each part works, and with ``--live`` one small call to each model."""
 
 from __future__ import annotations
 

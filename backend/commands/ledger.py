@@ -1,4 +1,4 @@
-"""``camvo ledger prune``, ``verify``, ``export`` and ``copy``."""
+"""``camvo ledger``: labels withdrawn, and the ledger pruned, verified, exported and copied."""
 
 from __future__ import annotations
 

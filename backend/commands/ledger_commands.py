@@ -1,4 +1,4 @@
-"""``camvo ledger prune``, ``verify``, ``export`` and ``copy``: their options. Heavy modules come late."""
+"""The options of ``camvo ledger``. Heavy modules are imported when a command runs."""
 
 from __future__ import annotations
 

@@ -11,12 +11,9 @@ from rich.console import Console
 
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import Config, LabelStudioUrl, environment_with
-from backend.commands.shared.output import say
 from backend.errors import ConfigError, LabelStudioError
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from backend.settings import Environment
 
 app = typer.Typer()
@@ -292,25 +289,11 @@ def review(  # noqa: PLR0917 - a command's options
     """
     from backend.commands.review import show_disputed, show_review_list  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
-    from backend.label_studio import payloads as webhooks  # noqa: PLC0415
-    from backend.label_studio.client import BLIND_TAB, NEXT_TAB, Tabs  # noqa: PLC0415 - keeps the help fast
 
-    environment, console = environment_with(config), Console()
-    if disputed:
-        client = addresses.label_studio_client(label_studio, environment) if tab else None
-        show_disputed(console, environment, client, project, limit, as_json=as_json)
-        return
-    if not tab:
-        show_review_list(console, environment, str(project), limit, as_json=as_json)
-        return
-    client = addresses.label_studio_client(label_studio, environment)
-    key = webhooks.project_key(client.project(project))
-    suggestions = show_review_list(console, environment, key, limit, as_json=as_json)
-    shown, notes = Tabs(client, project), Console(stderr=as_json)
-    if (blind := shown.show_blind(suggestions.blind_next)) is not None:
-        say(notes, f"Tab {BLIND_TAB!r}: {blind}")
-    address = shown.show([suggested.task for suggested in suggestions.tasks])
-    say(notes, f"Tab {NEXT_TAB!r}: {address}")
+    environment = environment_with(config)
+    client = addresses.label_studio_client(label_studio, environment) if tab else None
+    show = show_disputed if disputed else show_review_list
+    show(Console(), environment, client, project, limit, as_json=as_json)
 
 
 @app.command()
@@ -338,46 +321,14 @@ def accept(  # noqa: PLR0917 - a command's options
 
     Example: camvo accept --project 1 --above 0.95
     """
-    from backend import settings  # noqa: PLC0415 - keeps the help fast
-    from backend.commands import accept as acceptance  # noqa: PLC0415
+    from backend.commands.accept import run_accept, run_undo  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415
-    from backend.commands.shared.setup import existing_ledger, stored_project  # noqa: PLC0415
-    from backend.label_studio import payloads as webhooks  # noqa: PLC0415
 
     if (above is None) != undo:
         raise ConfigError("give either --above or --undo", where="camvo accept", fix="e.g. --above 0.95")
-    environment, console = environment_with(config), Console()
-    loaded = settings.load(environment.config)
+    environment = environment_with(config)
     client = addresses.label_studio_client(label_studio, environment)
-    key = webhooks.project_key(client.project(project))
-    with existing_ledger(environment) as ledger:
-        if above is None:
-            outcome = acceptance.undo_accepted(client, ledger, project, key, dry_run=dry_run)
-            console.print(_undone(outcome, dry_run=dry_run), highlight=False)
-            return
-        with ledger.read() as connection:
-            stored = stored_project(connection, key)
-            known = acceptance.Evidence.load(connection, stored, loaded.guarantee)
-        if not uncertified:
-            known.require_certificate(above)
-        run = acceptance.Acceptance(
-            client, ledger, project, key, loaded.model_version, known, above, uncertified
-        )
-        tasks, left = run.chosen()
-        count = len(tasks) if dry_run else run.accept(tasks)
-    verb = "would be accepted" if dry_run else "accepted"
-    console.print(f"{count} tasks {verb}", highlight=False)
-    for reason, number in left.most_common():
-        say(console, f"{number} left out: {reason}")
-    if count and not dry_run:
-        console.print(f"Take it back with: camvo accept --project {project} --undo", highlight=False)
-
-
-def _undone(outcome: Counter[str], *, dry_run: bool) -> str:
-    deleted = "would be deleted" if dry_run else "deleted"
-    lines = [f"{outcome['deleted']} annotations {deleted}; their predictions are shown again"]
-    if outcome["kept"]:
-        lines.append(f"{outcome['kept']} kept, because somebody has changed or confirmed them since")
-    if outcome["gone"]:
-        lines.append(f"{outcome['gone']} were gone already")
-    return "\n".join(lines)
+    if above is None:
+        run_undo(Console(), environment, client, project, dry_run=dry_run)
+        return
+    run_accept(Console(), environment, client, project, above, uncertified=uncertified, dry_run=dry_run)

@@ -22,7 +22,7 @@ from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError
 from backend.label_studio import payloads
-from backend.label_studio.client import DISPUTED_TAB, Client, Tabs
+from backend.label_studio.client import BLIND_TAB, DISPUTED_TAB, NEXT_TAB, Client, Tabs
 from backend.learning.annotators import AnsweredQuestion, answered_questions
 from backend.learning.projects import closed_controls, project_settings
 from backend.learning.states import States
@@ -477,12 +477,24 @@ def _load_review_list(environment: Environment, project: str, limit: int) -> _Re
 
 
 def show_review_list(
-    console: Console, environment: Environment, project: str, limit: int, *, as_json: bool
-) -> _ReviewList:
-    """Print the suggested tasks of a project, the best first, and return them."""
-    review = _load_review_list(environment, project, limit)
+    console: Console,
+    environment: Environment,
+    client: Client | None,
+    number: int,
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the suggested tasks of a project, the best first, and show them in tabs if there is a client."""
+    key = str(number) if client is None else payloads.project_key(client.project(number))
+    review = _load_review_list(environment, key, limit)
     _print_review_list(console, review, as_json=as_json)
-    return review
+    if client is not None:
+        shown, notes = Tabs(client, number), Console(stderr=as_json)
+        if (blind := shown.show_blind(review.blind_next)) is not None:
+            say(notes, f"Tab {BLIND_TAB!r}: {blind}")
+        address = shown.show([suggested.task for suggested in review.tasks])
+        say(notes, f"Tab {NEXT_TAB!r}: {address}")
 
 
 def _print_review_list(console: Console, review: _ReviewList, *, as_json: bool) -> None:

@@ -176,7 +176,8 @@ def _human_rows(
                 continue
             votes[question.name] = vote
             result += about.result_items(vote)
-        said_by = row.data.get(ANNOTATOR) or annotator
+        cell = row.data.get(ANNOTATOR)
+        said_by = cell if cell and str(cell).strip() else annotator
         number = annotator_number(said_by, place)
         name = "" if number is None else str(said_by).strip()
         task = _task(row, place, data, ProjectRounds(connection, project.key))

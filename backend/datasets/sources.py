@@ -1,7 +1,7 @@
-"""Label Studio's JSON: an array of tasks, as it is imported and exported.
+"""Files of rows: tables as CSV, JSON Lines, Parquet, and Label Studio's JSON, an array of tasks.
 
 A quote that somebody typed as a character can join rows into one cell without any error of syntax. Such
-a file is read without quoting if it is separated by tabs, and refused with its line otherwise.
+a table is read without quoting if it is separated by tabs, and refused with its line otherwise.
 """
 
 from __future__ import annotations

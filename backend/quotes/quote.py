@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from backend.annotation.job import Job, JobQuestion
 from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
-from backend.models.model import TokenMeter, count_text, count_tokens
+from backend.models.model import Model, TokenMeter, count_text, count_tokens
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.prompts.packs import TYPICAL_ID, packed_task
 from backend.questions.question import asked_together
@@ -133,57 +133,6 @@ class JobTally:
         return JobTally(**{name: mine[name] + others[name] for name in mine})
 
 
-_PACK: Final = 20
-"""The tasks in one prompt, for what packing would save at a model that does not pack."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskingMode:
-    """How one model is asked.
-
-    Attributes:
-        batch: whether in its provider's batches.
-        pack: the most tasks in a prompt; 1 for one.
-    """
-
-    batch: bool
-    pack: int
-
-    def arm(self, model: ModelSettings) -> str:
-        """The name of the arm that votes."""
-        return packed_arm(model.name, self.pack) if self.pack > 1 else model.name
-
-
-def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[str]) -> AskingMode:
-    """How a model is asked by the settings."""
-    return _asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
-
-
-def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> AskingMode:
-    """How a model would be asked with batches and packing on or off, as far as it can be."""
-    packs = pack and tally.packable > 0 and not model.is_embedded
-    return AskingMode(
-        batch and pool[model.name].model.batch_prices is not None, (model.pack or _PACK) if packs else 1
-    )
-
-
-def _meter_of(pool: Pool, model: ModelSettings, asking: AskingMode) -> TokenMeter:
-    """The measurements of an arm, or of its twin if only that was asked so far."""
-    own = asking.arm(model)
-    known = {model.name, model.packed_name or model.name}
-    measured = sorted((name for name in known if pool[name].model.meter.calls), key=lambda name: name != own)
-    return pool[measured[0] if measured else own if own in known else model.name].model.meter
-
-
-def _in_a_prompt(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> float:
-    """The tasks in a prompt: as measured, or as many as fit."""
-    if asking.pack == 1:
-        return 1.0
-    meter = _meter_of(pool, model, asking)
-    tasks = meter.tasks_in_prompt if meter.tasks_in_prompt > 1.0 else float(asking.pack)
-    return max(min(tasks, float(tally.packable)), 1.0)
-
-
 _LABELS = 1000
 """The latest labels whose times are read."""
 
@@ -269,21 +218,6 @@ class _LongTasks:
     first: str | None = None
 
 
-def long_tasks(
-    tally: JobTally, pool: Pool, models: Sequence[ModelSettings], now: Mapping[str, AskingMode]
-) -> _LongTasks | None:
-    """The tasks that are too long for a model; ``None`` without any."""
-    if not tally.too_long:
-        return None
-    usd = sum(
-        pool[model.name]
-        .model.prices_of(batched=now[model.name].batch)
-        .cost(tally.too_long_input * _meter_of(pool, model, now[model.name]).factor, 0.0)
-        for model in models
-    )
-    return _LongTasks(tally.too_long, *pool.shortest_context, usd)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Quote:
     """What the tasks of a job that have no label yet will cost."""
@@ -321,37 +255,153 @@ def _json() -> TypeAdapter[Quote]:
     return TypeAdapter(Quote)
 
 
-def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> ModelQuote:
-    """What asking one model about every task costs."""
-    meter = _meter_of(pool, model, asking)
-    tasks = _in_a_prompt(tally, pool, model, asking)
-    inputs = tally.packed(tasks) * meter.factor
-    outputs = _outputs(tally, pool, model, asking)
-    hours = None if asking.batch else _hours(tally.calls(tasks), inputs + outputs.middle, model)
-    return ModelQuote(
-        inputs, outputs, _usd(pool, model, asking, inputs, outputs), meter.calls, hours, asking.pack
-    )
+_PACK: Final = 20
+"""The tasks in one prompt, for what packing would save at a model that does not pack."""
 
 
-def _usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> float:
-    """The likely $ of asking one model about every task in some way."""
-    return model_quote(tally, pool, model, asking).usd.middle
+@dataclass(frozen=True, slots=True)
+class _AskingMode:
+    """How one model is asked.
+
+    Attributes:
+        batch: whether in its provider's batches.
+        pack: the most tasks in a prompt; 1 for one.
+    """
+
+    batch: bool
+    pack: int
+
+    def arm(self, model: ModelSettings) -> str:
+        """The name of the arm that votes."""
+        return packed_arm(model.name, self.pack) if self.pack > 1 else model.name
 
 
-def _usd(pool: Pool, model: ModelSettings, asking: AskingMode, inputs: float, outputs: Range) -> Range:
-    prices = pool[model.name].model.prices_of(batched=asking.batch)
-    cached = inputs * _meter_of(pool, model, asking).cached_share
-    return Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
+@dataclass(frozen=True, slots=True)
+class JobPrices:
+    """What asking the models about a job's tasks costs, as they are asked now or as they could be.
 
+    Attributes:
+        tally: the job's tasks.
+        pool: the models.
+        models: their settings.
+        batched: the names of those that are asked in batches.
+    """
 
-def _outputs(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> Range:
-    """The output tokens of all answers: measured, or from a bare answer to the longest one."""
-    meter = _meter_of(pool, model, asking)
-    if meter.calls:
-        measured = tally.prompts * meter.output_tokens
-        return Range(measured, measured)
-    most = tally.prompts * model.max_tokens
-    return Range(min(tally.answers, most), most)
+    tally: JobTally
+    pool: Pool
+    models: Sequence[ModelSettings]
+    batched: Set[str]
+
+    def arms(self) -> dict[str, str]:
+        """Arm that votes by the settings → the name of its model."""
+        return {self._now(model).arm(model): model.name for model in self.models}
+
+    def quotes(self) -> dict[str, ModelQuote]:
+        """What asking each model about every task costs by the settings."""
+        return {model.name: self._quote(model, self._now(model)) for model in self.models}
+
+    def long_tasks(self) -> _LongTasks | None:
+        """The tasks that are too long for a model; ``None`` without any."""
+        if not self.tally.too_long:
+            return None
+        usd = sum(
+            self._model(model)
+            .prices_of(batched=self._now(model).batch)
+            .cost(self.tally.too_long_input * self._meter(model, self._now(model)).factor, 0.0)
+            for model in self.models
+        )
+        return _LongTasks(self.tally.too_long, *self.pool.shortest_context, usd)
+
+    def levers(self, asked: Mapping[str, float], bill: float) -> tuple[Lever, ...]:
+        """What the job costs with batches and packing on and off; ways that change nothing are left out.
+
+        Args:
+            asked: model → the share of the tasks about which the policy asks it; 1 where it is not known.
+            bill: what the policy costs as the models are asked now, in $.
+        """
+        found: list[Lever] = []
+        ways: set[tuple[_AskingMode, ...]] = set()
+        now = {model.name: self._now(model) for model in self.models}
+        share = {model.name: asked.get(model.name, 1.0) for model in self.models}
+        before = sum(share[model.name] * self._usd_if(model, now[model.name]) for model in self.models)
+        batched = {
+            model.name
+            for model in self.models
+            if self._model(model).saves_in_batches or now[model.name].batch
+        }
+        for batch, pack in product((False, True), repeat=2):
+            way = {
+                model.name: self._asking_if(model, batch=batch and model.name in batched, pack=pack)
+                for model in self.models
+            }
+            if tuple(way.values()) in ways:
+                continue
+            ways.add(tuple(way.values()))
+            usd = {model.name: self._usd_if(model, way[model.name]) for model in self.models}
+            policy = sum(share[name] * usd[name] for name in usd)
+            sizes = sorted({asking.pack for asking in way.values()} - {1})
+            found.append(
+                Lever(
+                    batch,
+                    sizes[-1] if sizes else None,
+                    sum(usd.values()),
+                    bill * policy / before if before else 0.0,
+                    on=way == now,
+                )
+            )
+        return tuple(found)
+
+    def _now(self, model: ModelSettings) -> _AskingMode:
+        """How a model is asked by the settings."""
+        return self._asking_if(model, batch=model.name in self.batched, pack=model.pack is not None)
+
+    def _asking_if(self, model: ModelSettings, *, batch: bool, pack: bool) -> _AskingMode:
+        """How a model would be asked with batches and packing on or off, as far as it can be."""
+        packs = pack and self.tally.packable > 0 and not model.is_embedded
+        return _AskingMode(
+            batch and self._model(model).batch_prices is not None, (model.pack or _PACK) if packs else 1
+        )
+
+    def _model(self, settings: ModelSettings) -> Model:
+        return self.pool[settings.name].model
+
+    def _meter(self, model: ModelSettings, asking: _AskingMode) -> TokenMeter:
+        """The measurements of an arm, or of its twin if only that was asked so far."""
+        own = asking.arm(model)
+        known = {model.name, model.packed_name or model.name}
+        measured = sorted(
+            (name for name in known if self.pool[name].model.meter.calls), key=lambda name: name != own
+        )
+        return self.pool[measured[0] if measured else own if own in known else model.name].model.meter
+
+    def _quote(self, model: ModelSettings, asking: _AskingMode) -> ModelQuote:
+        meter, tasks = self._meter(model, asking), self._in_a_prompt(model, asking)
+        inputs, outputs = self.tally.packed(tasks) * meter.factor, self._outputs(model, asking)
+        prices, cached = self._model(model).prices_of(batched=asking.batch), inputs * meter.cached_share
+        usd = Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
+        hours = None if asking.batch else _hours(self.tally.calls(tasks), inputs + outputs.middle, model)
+        return ModelQuote(inputs, outputs, usd, meter.calls, hours, asking.pack)
+
+    def _usd_if(self, model: ModelSettings, asking: _AskingMode) -> float:
+        """The likely $ of asking one model about every task in some way."""
+        return self._quote(model, asking).usd.middle
+
+    def _in_a_prompt(self, model: ModelSettings, asking: _AskingMode) -> float:
+        """The tasks in a prompt: as measured, or as many as fit."""
+        if asking.pack == 1:
+            return 1.0
+        meter = self._meter(model, asking)
+        tasks = meter.tasks_in_prompt if meter.tasks_in_prompt > 1.0 else float(asking.pack)
+        return max(min(tasks, float(self.tally.packable)), 1.0)
+
+    def _outputs(self, model: ModelSettings, asking: _AskingMode) -> Range:
+        """The output tokens of all answers: measured, or from a bare answer to the longest one."""
+        meter = self._meter(model, asking)
+        if meter.calls:
+            measured = self.tally.prompts * meter.output_tokens
+            return Range(measured, measured)
+        most = self.tally.prompts * model.max_tokens
+        return Range(min(self.tally.answers, most), most)
 
 
 def _hours(calls: float, tokens: float, model: ModelSettings) -> float | None:
@@ -362,42 +412,3 @@ def _hours(calls: float, tokens: float, model: ModelSettings) -> float | None:
     if model.tpm is not None:
         minutes.append(tokens / model.tpm)
     return max(minutes) / 60.0 if minutes else None
-
-
-def levers(  # noqa: PLR0917 - a job, and how it is asked now
-    tally: JobTally,
-    pool: Pool,
-    models: Sequence[ModelSettings],
-    now: Mapping[str, AskingMode],
-    asked: Mapping[str, float],
-    bill: float,
-) -> tuple[Lever, ...]:
-    """What the job costs with batches and packing on and off; ways that change nothing are left out."""
-    found: list[Lever] = []
-    ways: set[tuple[AskingMode, ...]] = set()
-    share = {model.name: asked.get(model.name, 1.0) for model in models}
-    before = sum(share[model.name] * _usd_if(tally, pool, model, now[model.name]) for model in models)
-    batched = {
-        model.name for model in models if pool[model.name].model.saves_in_batches or now[model.name].batch
-    }
-    for batch, pack in product((False, True), repeat=2):
-        way = {
-            model.name: _asking_if(tally, pool, model, batch=batch and model.name in batched, pack=pack)
-            for model in models
-        }
-        if tuple(way.values()) in ways:
-            continue
-        ways.add(tuple(way.values()))
-        usd = {model.name: _usd_if(tally, pool, model, way[model.name]) for model in models}
-        policy = sum(share[name] * usd[name] for name in usd)
-        sizes = sorted({asking.pack for asking in way.values()} - {1})
-        found.append(
-            Lever(
-                batch,
-                sizes[-1] if sizes else None,
-                sum(usd.values()),
-                bill * policy / before if before else 0.0,
-                on=way == dict(now),
-            )
-        )
-    return tuple(found)

@@ -20,7 +20,7 @@ from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from backend.questions.question import hidden_questions, policy_for
 from backend.quotes.quote import (
     NONE_TO_COME,
-    AskingMode,
+    JobPrices,
     JobTally,
     MixQuote,
     ModelQuote,
@@ -28,11 +28,7 @@ from backend.quotes.quote import (
     QuoteEvidence,
     Range,
     TargetQuote,
-    asking_now,
     label_price,
-    levers,
-    long_tasks,
-    model_quote,
 )
 from backend.runtime import AnnotationProcess
 from backend.settings import Settings
@@ -88,38 +84,6 @@ def _known_rounds(ledger: Ledger, question: JobQuestion, prices: Mapping[str, fl
 
 _MOST: Final = 5_000
 """The most labelled tasks that are read."""
-
-
-def _target_quote(  # noqa: PLR0917 - a job, and what is wanted of it
-    target: float,
-    known: _KnownRounds,
-    labelled: LabelledVotes,
-    policy: Joint,
-    tasks: int,
-    to_come: int,
-    everyone_usd: float,
-    label_usd: float,
-    rng: np.random.Generator,
-) -> TargetQuote:
-    """The cheapest mix that reaches a target, or what is missing to know it."""
-    count, everyone = len(labelled.human), len(known.votes.rows)
-    if not to_come:
-        return TargetQuote(target, None, count, NONE_TO_COME)
-    if everyone < FIRST:
-        missing = f"{everyone} of at least {FIRST} tasks have asked everyone; --pilot 200 asks about more"
-        return TargetQuote(target, None, count, missing)
-    if count < FEWEST:
-        missing = (
-            f"{count} of at least {FEWEST} tasks have a label of people who did not see the models'; keep"
-            " tasks blind (camvo label --blind 300, or audit in camvo.yaml) and have them labelled"
-        )
-        return TargetQuote(target, None, count, missing)
-    worth = policy.worth_in_askings(dict(zip(known.votes.arms, known.votes.prices.tolist(), strict=True)))
-    found = [
-        _in_dollars(mix, policy, tasks, everyone_usd, label_usd, target)
-        for mix in mixes(known.votes, labelled, to_come, worth, target, rng)
-    ]
-    return TargetQuote(target, min(found, key=lambda mix: (mix.usd_sure, mix.usd)), count)
 
 
 def _in_dollars(  # noqa: PLR0917 - a mix, a job, and prices
@@ -183,103 +147,165 @@ _SEED: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class _PolicyShare:
-    """The policy's cost in prices of asking everyone."""
+    """The policy's cost in prices of asking everyone; ``asked`` has the share of the tasks by model."""
 
     range: Range
     evidence: QuoteEvidence
     asked: Mapping[str, float] = field(default_factory=dict)
 
 
-def _policy_name(settings: Settings, questions: Sequence[JobQuestion]) -> str:
-    """The name of the policy that will be in force; both names if some questions get another one."""
-    names = [_name_of(settings, policy) for policy, _ in _by_policy(settings, questions)]
-    return " and ".join(names) or policy_in_force(settings.policy)[0]
+@dataclass(frozen=True, slots=True)
+class _PlannedTasks:
+    """The tasks to come, and the policies that decide them.
 
+    Attributes:
+        ledger: the ledger.
+        project: the project's key.
+        settings: its settings.
+        questions: those of a task.
+        prices: arm → the mean price of asking it about a task, $.
+        model_of: arm → the name of its model.
+        to_come: how many tasks there are.
+    """
 
-def _name_of(settings: Settings, policy: Policy) -> str:
-    return settings.policy.name or ("joint" if isinstance(policy, Joint) else "camvo")
+    ledger: Ledger
+    project: str
+    settings: Settings
+    questions: Sequence[JobQuestion]
+    prices: Mapping[str, float]
+    model_of: Mapping[str, str]
+    to_come: int
 
+    @property
+    def _policies(self) -> list[tuple[Policy, list[JobQuestion]]]:
+        """The policies in force, each with its questions."""
+        config, found = (
+            [question.config for question in self.questions],
+            dict[Policy, list[JobQuestion]](),
+        )
+        for question in self.questions:
+            policy = policy_for(self.settings.policy, config, [question.name])
+            found.setdefault(policy, []).append(question)
+        return list(found.items())
 
-def _by_policy(
-    settings: Settings, questions: Sequence[JobQuestion]
-) -> list[tuple[Policy, list[JobQuestion]]]:
-    """The policies in force, each with its questions."""
-    config, found = [question.config for question in questions], dict[Policy, list[JobQuestion]]()
-    for question in questions:
-        found.setdefault(policy_for(settings.policy, config, [question.name]), []).append(question)
-    return list(found.items())
+    @property
+    def policy_name(self) -> str:
+        """The name of the policy that will be in force; both names if some questions get another one."""
+        names = [self._name_of(policy) for policy, _ in self._policies]
+        return " and ".join(names) or policy_in_force(self.settings.policy)[0]
 
+    def _name_of(self, policy: Policy) -> str:
+        return self.settings.policy.name or ("joint" if isinstance(policy, Joint) else "camvo")
 
-def _has_student(settings: Settings, policy: Policy, questions: Sequence[JobQuestion]) -> bool:
-    """Whether a student will vote under a policy on any of its questions."""
-    return settings.has_student(policy) and any(each.aggregation == LABEL_VOTE for each in questions)
+    @property
+    def has_student(self) -> bool:
+        """Whether a student will vote on any question."""
+        return any(self._student_votes(policy, asked) for policy, asked in self._policies)
 
+    def _student_votes(self, policy: Policy, questions: Sequence[JobQuestion]) -> bool:
+        """Whether a student will vote under a policy on any of its questions."""
+        return self.settings.has_student(policy) and any(each.aggregation == LABEL_VOTE for each in questions)
 
-def _policy_share(  # noqa: PLR0917 - a job, and what is known of it
-    ledger: Ledger,
-    settings: Settings,
-    questions: Sequence[JobQuestion],
-    prices: Mapping[str, float],
-    model_of: Mapping[str, str],
-    to_come: int,
-    progress: Callable[[int], object],
-) -> _PolicyShare:
-    """How much the policy will spend on the tasks to come; of several policies, between the extremes."""
-    if settings.policy.name == "single":
-        only = {arm: float(model == settings.policy.model) for arm, model in model_of.items()}
-        share = sum(only[arm] * price for arm, price in prices.items()) / (sum(prices.values()) or 1.0)
-        return _PolicyShare(Range(share, share, share), QuoteEvidence(0), only)
-    divided = _by_policy(settings, questions) or [(policy_of(settings.policy), [])]
-    if len(divided) == 1:
-        [(policy, asked)] = divided
-        return _share_of(policy, ledger, settings, asked, prices, to_come, progress)
-    shares = [_documented_share(policy, settings, asked, prices, to_come) for policy, asked in divided]
-    low, high = min(one.range.low for one in shares), max(one.range.high for one in shares)
-    return _PolicyShare(Range(low, high), QuoteEvidence(0))
+    def share(self, progress: Callable[[int], object]) -> _PolicyShare:
+        """How much the policy will spend; of several policies, between the extremes."""
+        if self.settings.policy.name == "single":
+            only = {arm: float(model == self.settings.policy.model) for arm, model in self.model_of.items()}
+            total = sum(self.prices.values()) or 1.0
+            share = sum(only[arm] * price for arm, price in self.prices.items()) / total
+            return _PolicyShare(Range(share, share, share), QuoteEvidence(0), self._by_model(only))
+        divided = self._policies or [(policy_of(self.settings.policy), [])]
+        if len(divided) == 1:
+            [(policy, asked)] = divided
+            return self._share_of(policy, asked, progress)
+        shares = [self._documented_share(policy, asked) for policy, asked in divided]
+        low, high = min(one.range.low for one in shares), max(one.range.high for one in shares)
+        return _PolicyShare(Range(low, high), QuoteEvidence(0))
 
+    def _share_of(
+        self, policy: Policy, questions: Sequence[JobQuestion], progress: Callable[[int], object]
+    ) -> _PolicyShare:
+        """How much one policy will spend: by the project's own rounds if they can be replayed."""
+        documented = self._documented_share(policy, questions)
+        if isinstance(policy, Joint) and documented.evidence.replayable and self.to_come:
+            known = [_known_rounds(self.ledger, question, self.prices) for question in questions]
+            if known and min(len(rounds.human) for rounds in known) >= FIRST:
+                found = _forecast(policy.worth_in_askings(self.prices), known, self.to_come, progress)
+                return replace(found, asked=self._by_model(found.asked))
+        return documented
 
-def _share_of(  # noqa: PLR0917 - a job, and what is known of it
-    policy: Policy,
-    ledger: Ledger,
-    settings: Settings,
-    questions: Sequence[JobQuestion],
-    prices: Mapping[str, float],
-    to_come: int,
-    progress: Callable[[int], object],
-) -> _PolicyShare:
-    """How much one policy will spend: by the project's own rounds if they can be replayed."""
-    documented = _documented_share(policy, settings, questions, prices, to_come)
-    if isinstance(policy, Joint) and documented.evidence.replayable and to_come:
-        known = [_known_rounds(ledger, question, prices) for question in questions]
-        if known and min(len(rounds.human) for rounds in known) >= FIRST:
-            return _forecast(policy.worth_in_askings(prices), known, to_come, progress)
-    return documented
+    def _by_model(self, of_arms: Mapping[str, float]) -> dict[str, float]:
+        return {self.model_of[arm]: share for arm, share in of_arms.items()}
 
+    def _documented_share(self, policy: Policy, questions: Sequence[JobQuestion]) -> _PolicyShare:
+        """How much a policy spends on other data."""
+        # forecasts know no agreement, no labels that are not worth the same and no spans; these may cost more
+        agreement = isinstance(policy, Joint) and (
+            policy.agreement is not None
+            or any(policy.losses(question.options) for question in questions)
+            or any(isinstance(question.aggregation, SpanVote) for question in questions)
+        )
+        labels = all(question.aggregation == LABEL_VOTE for question in questions)
+        prices = [*self.prices.values()]
+        replayable = isinstance(policy, Joint) and labels and not agreement and sum(prices) > 0.0
+        name = self._name_of(policy)
+        asked = min(self.settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
+        student = self._student_votes(policy, questions)
+        low, high = documented_share(name, self.to_come, prices, asked, student=student, agreement=agreement)
+        evidence = QuoteEvidence(0, replayable=replayable)
+        return _PolicyShare(Range(low, high, low if low == high else None), evidence)
 
-def _documented_share(
-    policy: Policy,
-    settings: Settings,
-    questions: Sequence[JobQuestion],
-    prices: Mapping[str, float],
-    to_come: int,
-) -> _PolicyShare:
-    """How much a policy spends on other data."""
-    # forecasts know no agreement, no labels that are not worth the same and no spans; these may cost more
-    agreement = isinstance(policy, Joint) and (
-        policy.agreement is not None
-        or any(policy.losses(question.options) for question in questions)
-        or any(isinstance(question.aggregation, SpanVote) for question in questions)
-    )
-    labels = all(question.aggregation == LABEL_VOTE for question in questions)
-    replayable = isinstance(policy, Joint) and labels and not agreement and sum(prices.values()) > 0.0
-    name = _name_of(settings, policy)
-    asked = min(settings.policy.k_min, len(prices)) if name in {"camvo", "ccamvo"} else 1
-    student = _has_student(settings, policy, questions)
-    low, high = documented_share(
-        name, to_come, [*prices.values()], asked, student=student, agreement=agreement
-    )
-    evidence = QuoteEvidence(0, replayable=replayable)
-    return _PolicyShare(Range(low, high, low if low == high else None), evidence)
+    def target(self, target: float, tasks: int, everyone_usd: float) -> TargetQuote:
+        """What reaches a target, for a job with one question under the policy ``joint``.
+
+        Args:
+            target: the share of all labels that is to be right.
+            tasks: all tasks of the job that can be asked about.
+            everyone_usd: what asking every model about those to come costs.
+        """
+        questions = self.questions
+        policy = next((each for each, _ in self._policies), policy_of(self.settings.policy))
+        if (
+            len(questions) > 1
+            or not isinstance(policy, Joint)
+            or policy.agreement is not None
+            or any(policy.losses(question.options) for question in questions)
+        ):
+            why = (
+                "it is found for one question about labels, under the policy joint without an agreement and"
+                " with one worth for all labels"
+            )
+            return TargetQuote(target, None, unknown=why)
+        if not questions:
+            return TargetQuote(target, None, unknown=NONE_TO_COME)
+        known = _known_rounds(self.ledger, questions[0], self.prices)
+        with self.ledger.read() as connection:
+            label_usd = label_price(connection, self.project, self.settings.humans)
+            labelled = _read_labelled(connection, questions[0], known, self.model_of)
+        if label_usd is None:
+            return TargetQuote(target, None, unknown="set humans: {price: 0.12} in camvo.yaml")
+        count = len(labelled.human)
+        if (missing := self._missing(known, count)) is not None:
+            return TargetQuote(target, None, count, missing)
+        arms = dict(zip(known.votes.arms, known.votes.prices.tolist(), strict=True))
+        worth, rng = policy.worth_in_askings(arms), np.random.default_rng(_SEED)
+        found = [
+            _in_dollars(mix, policy, tasks, everyone_usd, label_usd, target)
+            for mix in mixes(known.votes, labelled, self.to_come, worth, target, rng)
+        ]
+        return TargetQuote(target, min(found, key=lambda mix: (mix.usd_sure, mix.usd)), count)
+
+    def _missing(self, known: _KnownRounds, labelled: int) -> str | None:
+        """What is missing to know a mix; ``None`` if nothing is."""
+        if not self.to_come:
+            return NONE_TO_COME
+        if (everyone := len(known.votes.rows)) < FIRST:
+            return f"{everyone} of at least {FIRST} tasks have asked everyone; --pilot 200 asks about more"
+        if labelled < FEWEST:
+            return (
+                f"{labelled} of at least {FEWEST} tasks have a label of people who did not see the models';"
+                " keep tasks blind (camvo label --blind 300, or audit in camvo.yaml) and have them labelled"
+            )
+        return None
 
 
 def _forecast(
@@ -407,10 +433,19 @@ class QuoteMaker:
             target: the share of all labels that models and people are to get right together, in (0, 1);
                 ``None`` if nobody wants to know.
         """
-        settings, pool, tally = self._settings, self._process.pool, self.tally
-        now = {model.name: asking_now(tally, pool, model, self._batched) for model in settings.models}
-        models = {model.name: model_quote(tally, pool, model, now[model.name]) for model in settings.models}
-        share = self._share(models, now, progress)
+        settings, tally = self._settings, self.tally
+        prices = JobPrices(tally, self._process.pool, settings.models, self._batched)
+        models, model_of = prices.quotes(), prices.arms()
+        planned = _PlannedTasks(
+            self._process.ledger,
+            self._project,
+            settings,
+            self._questions,
+            {arm: models[model].usd.middle / max(tally.tasks, 1) for arm, model in model_of.items()},
+            model_of,
+            tally.tasks,
+        )
+        share = planned.share(progress)
         everyone = _total(model.usd for model in models.values())
         bill = share.range.times(everyone)
         with self._process.ledger.read() as connection:
@@ -420,7 +455,7 @@ class QuoteMaker:
             )
         return Quote(
             project=self._project,
-            policy=_policy_name(settings, self._questions),
+            policy=planned.policy_name,
             tasks=tally.listed,
             to_come=tally.tasks,
             unreadable=tally.unreadable,
@@ -429,82 +464,15 @@ class QuoteMaker:
             bill=bill,
             hours=_hours(models, share),
             evidence=share.evidence,
-            levers=levers(tally, pool, settings.models, now, share.asked, bill.middle),
+            levers=prices.levers(share.asked, bill.middle),
             spent=spent,
             spent_by_job=of_job,
-            target=None if target is None else self._target(target, models, now),
-            student=any(
-                _has_student(settings, policy, asked)
-                for policy, asked in _by_policy(settings, self._questions)
-            ),
-            too_long=long_tasks(tally, pool, settings.models, now),
+            target=None
+            if target is None
+            else planned.target(target, tally.listed - tally.unreadable, everyone.middle),
+            student=planned.has_student,
+            too_long=prices.long_tasks(),
         )
-
-    def _target(
-        self, target: float, models: Mapping[str, ModelQuote], now: Mapping[str, AskingMode]
-    ) -> TargetQuote:
-        """What reaches a target, for a job with one question under the policy ``joint``."""
-        settings, tally, questions = self._settings, self.tally, self._questions
-        policy = next((each for each, _ in _by_policy(settings, questions)), policy_of(settings.policy))
-        if (
-            len(questions) > 1
-            or not isinstance(policy, Joint)
-            or policy.agreement is not None
-            or any(policy.losses(question.options) for question in questions)
-        ):
-            why = (
-                "it is found for one question about labels, under the policy joint without an agreement and"
-                " with one worth for all labels"
-            )
-            return TargetQuote(target, None, unknown=why)
-        model_of, prices = self._arms(models, now)
-        ledger = self._process.ledger
-        if not questions:
-            return TargetQuote(target, None, unknown=NONE_TO_COME)
-        known = _known_rounds(ledger, questions[0], prices)
-        with ledger.read() as connection:
-            price = label_price(connection, self._project, settings.humans)
-            labelled = _read_labelled(connection, questions[0], known, model_of)
-        if price is None:
-            return TargetQuote(target, None, unknown="set humans: {price: 0.12} in camvo.yaml")
-        return _target_quote(
-            target,
-            known,
-            labelled,
-            policy,
-            tally.listed - tally.unreadable,
-            tally.tasks,
-            _total(model.usd for model in models.values()).middle,
-            price,
-            np.random.default_rng(_SEED),
-        )
-
-    def _arms(
-        self, models: Mapping[str, ModelQuote], now: Mapping[str, AskingMode]
-    ) -> tuple[dict[str, str], dict[str, float]]:
-        """Arm → its model, and arm → the mean price of asking it about a task, $."""
-        model_of = {now[model.name].arm(model): model.name for model in self._settings.models}
-        tasks = max(self.tally.tasks, 1)
-        return model_of, {arm: models[model].usd.middle / tasks for arm, model in model_of.items()}
-
-    def _share(
-        self,
-        models: Mapping[str, ModelQuote],
-        now: Mapping[str, AskingMode],
-        progress: Callable[[int], object],
-    ) -> _PolicyShare:
-        """The policy's share of the price of asking everyone; arms go by the names of their models."""
-        model_of, prices = self._arms(models, now)
-        share = _policy_share(
-            self._process.ledger,
-            self._settings,
-            self._questions,
-            prices,
-            model_of,
-            self.tally.tasks,
-            progress,
-        )
-        return replace(share, asked={model_of[arm]: rate for arm, rate in share.asked.items()})
 
 
 def _total(ranges: Iterable[Range]) -> Range:

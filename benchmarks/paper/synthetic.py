@@ -23,8 +23,7 @@ from backend.commands.replay import table as terminal
 from backend.commands.replay.inputs import Shuffle
 from backend.commands.replay.options import DATA, RUNS, PolicyParameters, SharedOptions
 from backend.commands.replay.runs import Summary
-from backend.commands.replay.study import ReplayStudy
-from backend.commands.shared.arguments import numbers
+from backend.commands.replay.study import ReplayStudy, numbers
 from backend.commands.shared.output import progress_bar
 from backend.errors import ReplayError
 from camvo.errors import CamvoError, InvalidParameterError

@@ -36,7 +36,7 @@ EstimatorName: TypeAlias = Literal["moments", "mle"]
 """How the Beta parameters are estimated: by the method of moments, or by maximum likelihood."""
 
 
-NO_SPREAD = 1e-12
+_NO_BETA_SPREAD = 1e-12
 """The largest variance that counts as 0: thousands of equal estimates may reach it by rounding."""
 
 
@@ -144,7 +144,7 @@ class _ClassSums:
         mean = self.q / self.n
         variance = self.q_squared / self.n - mean * mean
         ceiling = mean * (1.0 - mean)
-        if variance <= NO_SPREAD or ceiling <= EPSILON:
+        if variance <= _NO_BETA_SPREAD or ceiling <= EPSILON:
             return None
         nu = ceiling / min(max(variance, EPSILON), ceiling * (1.0 - EPSILON)) - 1.0
         return mean * nu, (1.0 - mean) * nu
@@ -676,7 +676,7 @@ class PairSums:
 
         ρ_ij is 0 in three cases: an arm has no history, there are fewer than two common rounds, or one of the
         two arms always got the same reward. Pairs are estimated on different rounds, so the matrix need not
-        be positive semi-definite (:func:`camvo.numerics.small.nearest_psd`).
+        be positive semi-definite (:class:`camvo.subsets.confidence.Copula`).
         """
         self._settle()
         rho = np.eye(len(arms))

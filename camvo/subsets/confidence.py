@@ -9,8 +9,9 @@ necessary. Wrong votes may split over several labels, and the right label may le
 - Ties count as lost in all forms, although a tie-break may win them.
 - The bound depends on L: if an arm is right less often than its L says, so is the vote.
 
-Three implementations of :class:`Confidence` compute δ_A, each in a module of its own: ``beta`` (the paper's
-approximation), ``exact`` (Lemma 1 with independent arms) and ``copula`` (Lemma 1's event, correlated arms).
+It is computed in three ways: by the paper's approximation (:class:`BetaConfidence`), by Lemma 1 with
+independent arms (:class:`ExactConfidence`), and by Lemma 1's event with correlated arms
+(:class:`CopulaConfidence`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, ndtri
 
-from camvo.numerics.small import TIE, nearest_psd, root
+from camvo.numerics.small import TIE
 from camvo.typing import Array
 
 TABLE_ARMS = 8
@@ -140,7 +141,7 @@ _SAMPLES = 4096
 _STREAMS = 16
 """How many matrices of normal variables there are: rounds differ in random error, and memory is bounded."""
 
-_TABLE_ARMS = 12
+_COUNTED_ARMS = 12
 """Up to this many arms, outcomes are counted in a table of all 2ⁿ."""
 _BLOCK_ELEMENTS = 2**18
 """The most elements of a block of weighted sets that is in memory at once."""
@@ -167,7 +168,7 @@ class Copula:
 
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
         """Whether each arm is right in each sample, (n, K): 1{Φ(z) < L}, z ~ N(0, C_psd) (Algorithm 4)."""
-        normal = _normal(self.seed, self.samples, len(lower)) @ root(nearest_psd(self.correlation))
+        normal = _normal(self.seed, self.samples, len(lower)) @ _root(_nearest_psd(self.correlation))
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 
 
@@ -177,7 +178,65 @@ def _normal(seed: int, samples: int, arms: int) -> Array:
     return np.random.default_rng((seed, samples, arms)).standard_normal((samples, arms))
 
 
-class CopulaConfidence:
+_PROJECTIONS, _CONVERGED = 100, 1e-10
+"""The most alternating projections, and the step size at which they end."""
+
+
+def _nearest_psd(correlation: Array) -> Array:
+    """The nearest correlation matrix in the Frobenius norm (MakePSD of Algorithm 4), shape (K, K).
+
+    Higham's alternating projections (2002) with Dykstra's correction converge to the nearest matrix. Cutting
+    off negative eigenvalues and rescaling alone would be quicker, but it ends further away and changes every
+    correlation when a single pair is off. The same cut is the last step here, so the result is positive
+    semi-definite with unit diagonal even if the projections are stopped early. A matrix that is a
+    correlation matrix already is returned unchanged.
+    """
+    if np.linalg.eigvalsh(correlation).min(initial=1.0) >= 0.0:
+        return correlation
+    nearest, correction = correlation, np.zeros_like(correlation)
+    for _ in range(_PROJECTIONS):
+        shifted = nearest - correction
+        positive = _positive_part(shifted)
+        correction = positive - shifted
+        before, nearest = nearest, positive.copy()
+        np.fill_diagonal(nearest, 1.0)
+        if np.abs(nearest - before).max() < _CONVERGED:
+            break
+    positive = _positive_part(nearest)
+    scale = np.sqrt(np.maximum(np.diag(positive), np.finfo(np.float64).tiny))
+    scaled = positive / np.outer(scale, scale)
+    np.fill_diagonal(scaled, 1.0)
+    return np.asarray((scaled + scaled.T) / 2.0, dtype=np.float64)
+
+
+def _root(correlation: Array) -> Array:
+    """The unique symmetric square root of a positive semi-definite matrix, shape (K, K)."""
+    values, vectors = np.linalg.eigh(correlation)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, dtype=np.float64)
+
+
+def _positive_part(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T, dtype=np.float64)
+
+
+class _OfSets:
+    """What is computed for many sets at once, of n arms."""
+
+    _n: int
+
+    def confidences(self, sets: Array) -> Array:
+        """δ_A of each set, shape (m,)."""
+        raise NotImplementedError
+
+    def confidence_of(self, arms: list[int]) -> float:
+        """δ_A of one set, bit for bit the same with and without arms of weight 0."""
+        row = np.zeros((1, self._n))
+        row[0, arms] = 1.0
+        return float(self.confidences(row)[0])
+
+
+class CopulaConfidence(_OfSets):
     """The share of samples in which the right arms outweigh the wrong ones, for sets of the given arms.
 
     L and ω are those of all K arms, for which the samples are drawn, so they do not depend on which arms are
@@ -201,19 +260,13 @@ class CopulaConfidence:
             values[start : start + step] = self._counts @ (self._signs @ weighted.T > TIE)
         return values / self._samples
 
-    def confidence_of(self, arms: list[int]) -> float:
-        """δ_A of one set."""
-        row = np.zeros((1, self._n))
-        row[0, arms] = 1.0
-        return float(self.confidences(row)[0])
-
     def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """``None``: the bounds for independent arms do not hold for correlated ones."""
         return None
 
     def upper_bound(self) -> float:
         """The confidence of the best possible vote: it wins at most one of an outcome and its opposite."""
-        if len(self._weights) > _TABLE_ARMS:
+        if len(self._weights) > _COUNTED_ARMS:
             return 1.0
         table = np.zeros(2 ** len(self._weights))
         table[((self._signs > 0.0) @ 2 ** np.arange(len(self._weights))).astype(np.intp)] = self._counts
@@ -224,7 +277,7 @@ def _outcomes(right: NDArray[np.bool_]) -> tuple[Array, Array]:
     """The r distinct outcomes, −1 wrong and +1 right, shape (r, n), and their counts, shape (r,)."""
     n = right.shape[1]
     number = (right @ 2.0 ** np.arange(n)).astype(np.intp)
-    if n <= _TABLE_ARMS:
+    if n <= _COUNTED_ARMS:
         counts = np.bincount(number, minlength=2**n)
         (outcomes,) = counts.nonzero()
         counts = counts[outcomes]
@@ -242,7 +295,7 @@ _CERTAIN = 1e3
 """The evidence of an arm that is never or always right; more than any δ needs."""
 
 
-class ExactConfidence:
+class ExactConfidence(_OfSets):
     """The probability that the right arms outweigh the wrong ones, for independent arms; L and ω (n,)."""
 
     def __init__(self, lower: Array, weights: Array) -> None:
@@ -272,12 +325,6 @@ class ExactConfidence:
                 part = alike[start : start + step]
                 values[part] = self._by_outcomes(sets[part], sizes[part])
         return values
-
-    def confidence_of(self, arms: list[int]) -> float:
-        """δ_A of one set, bit for bit the same with and without arms of weight 0."""
-        row = np.zeros((1, self._n))
-        row[0, arms] = 1.0
-        return float(self.confidences(row)[0])
 
     def linear_bounds(self, delta: float) -> tuple[Array, Array] | None:
         """The evidence a set needs: Σ −log 4L(1−L) ≥ −log(1 − (2δ−1)²), for all weights (Bhattacharyya).

@@ -1,6 +1,6 @@
 """The Oracle: the cheapest set of arms whose vote is confident enough (Algorithm 1, line 11).
 
-Sets are visited in the order of their cost (:mod:`camvo.subsets.oracle`), so the first set that satisfies
+Sets are visited in the order of their cost (:func:`_sets_by_cost`), so the first set that satisfies
 every question is the cheapest. More arms can mean less confidence, so a set's confidence does not bound that
 of its supersets. A set is skipped only if a valid bound shows that it cannot reach δ.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -17,7 +17,7 @@ from backend.annotation.annotator import Annotator
 from backend.annotation.job import Job, random_draw
 from backend.commands.bulk.batch_run import BatchRun
 from backend.commands.bulk.dataset_jobs import DatasetJobs, Stored
-from backend.commands.shared.output import progress_bar, say, to_come
+from backend.commands.shared.output import Advance, progress_bar, say, to_come
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError, TaskError
 from backend.label_studio.predictions import Prediction
@@ -373,31 +373,20 @@ def label_tasks(
     """
     counts = RunCounts() if part is None else part
     counts.rows, counts.tasks = tasks.rows, tasks.tasks
-    labelling = Labelling(jobs.process, jobs.settings.tasks_at_once, counts)
-    tally = RunTally(counts, Spending(jobs.process.ledger, jobs.project), jobs.settings.arms)
-
-    swept = False
-
-    def label(of: DatasetJobs, most: int | None) -> None:
-        nonlocal swept
-        swept = True
-        found = of.look_up(tasks.first_rows() if in_order else _in_random_order(tasks, of.project))
-        _sweep(
-            of,
-            found,
-            console,
-            labelling,
-            tally,
-            most=most,
-            everyone=everyone,
-            only_failed=jobs.again,
-            is_part=part is not None,
-        )
-
-    BatchRun(jobs, label, console, wait).run(tasks.tasks)
-    if not swept:  # no batch is back
+    sweeps = _Sweeps(
+        tasks,
+        console,
+        Labelling(jobs.process, jobs.settings.tasks_at_once, counts),
+        RunTally(counts, Spending(jobs.process.ledger, jobs.project), jobs.settings.arms),
+        everyone=everyone,
+        in_order=in_order,
+        only_failed=jobs.again,
+        is_part=part is not None,
+    )
+    BatchRun(jobs, sweeps.sweep, console, wait).run(tasks.tasks)
+    if not sweeps.swept:  # no batch is back
         _count(jobs, tasks, counts)
-    return tally
+    return sweeps.tally
 
 
 def _count(jobs: DatasetJobs, tasks: IndexedTasks, counts: RunCounts) -> None:
@@ -408,58 +397,70 @@ def _count(jobs: DatasetJobs, tasks: IndexedTasks, counts: RunCounts) -> None:
     counts.waiting = min(waiting, counts.left)
 
 
-def _sweep(
-    jobs: DatasetJobs,
-    found: Iterator[Stored],
-    console: Console,
-    labelling: Labelling,
-    tally: RunTally,
-    *,
-    most: int | None,
-    everyone: bool,
-    only_failed: bool,
-    is_part: bool,
-) -> None:
-    """Take each task that has no label as far as it can go now."""
-    process, counts = jobs.process, tally.counts
-    tally.begin_sweep()
+@dataclass(slots=True)
+class _Sweeps:
+    """The sweeps of one run over its tasks."""
 
-    def open_jobs() -> Iterator[Job]:
-        for stored in _embedded_ahead(found, jobs):
+    tasks: IndexedTasks
+    console: Console
+    labelling: Labelling
+    tally: RunTally
+    _: KW_ONLY
+    everyone: bool
+    in_order: bool
+    only_failed: bool
+    is_part: bool
+    swept: bool = False
+
+    def sweep(self, jobs: DatasetJobs, most: int | None) -> None:
+        """Take each task that has no label, or ``most`` of them, as far as it can go now."""
+        self.swept, tally = True, self.tally
+        tally.begin_sweep()
+        spent = tally.outlook if jobs.batching is None else tally.spending.so_far
+        try:
+            with progress_bar(
+                Console(quiet=True) if self.is_part else self.console,
+                _doing(jobs, everyone=self.everyone),
+                tally.counts.tasks,
+                note=lambda done, total: spent(),
+                waiting=jobs.awaited,
+            ) as advance:
+                for _ in self.labelling.run(islice(self._open_jobs(jobs, advance), most)):
+                    advance(1)
+        except BaseException:
+            self._end(jobs)
+            raise
+
+    def _open_jobs(self, jobs: DatasetJobs, advance: Advance) -> Iterator[Job]:
+        """The jobs of tasks without a label; the others are counted."""
+        tasks, counts = self.tasks, self.tally.counts
+        ordered = tasks.first_rows() if self.in_order else _in_random_order(tasks, jobs.project)
+        for stored in _embedded_ahead(jobs.look_up(ordered), jobs):
             if stored.complete:
                 counts.labelled_before += 1
-            elif only_failed and stored.failure is None:
+            elif self.only_failed and stored.failure is None:
                 counts.left_out += 1
             else:
-                yield replace(stored.job, everyone=everyone, questions=stored.questions)
+                yield replace(stored.job, everyone=self.everyone, questions=stored.questions)
                 continue
             advance(1)
 
-    try:
-        with progress_bar(
-            Console(quiet=True) if is_part else console,
-            _doing(jobs, everyone=everyone),
-            counts.tasks,
-            note=lambda done, total: tally.outlook() if jobs.batching is None else tally.spending.so_far(),
-            waiting=jobs.awaited,
-        ) as advance:
-            for _ in labelling.run(islice(open_jobs(), most)):
-                advance(1)
-    except BaseException:
+    def _end(self, jobs: DatasetJobs) -> None:
+        """Ask no more after an error or an interruption, and wait for the answers that are paid for."""
+        process, console = jobs.process, self.console
         if jobs.waits and process.waiting():
             console.print("--no-wait decides tasks without the models that are down", soft_wrap=True)
         process.stop_asking()
         console.print(
-            f"stopping when the calls of {labelling.under_way} tasks have ended; Ctrl-C drops their answers,"
-            " which may be billed all the same",
+            f"stopping when the calls of {self.labelling.under_way} tasks have ended; Ctrl-C drops their"
+            " answers, which may be billed all the same",
             soft_wrap=True,
         )
         try:
-            labelling.wait(jobs.settings.longest_call)
+            self.labelling.wait(jobs.settings.longest_call)
         finally:
-            if not is_part:
-                say(console, tally.interrupted(), markup=False)
-        raise
+            if not self.is_part:
+                say(console, self.tally.interrupted(), markup=False)
 
 
 def _doing(jobs: DatasetJobs, *, everyone: bool) -> str:

@@ -28,7 +28,7 @@ from backend.server.status.missing import Ending, Missing
 from backend.settings import Environment
 
 
-def run_on_terminal(
+def _run_on_terminal(
     console: Console, run: PredictionRun, tasks: int, missing: Callable[[], Missing] | None = None
 ) -> int:
     """Go through a project, show progress, totals and what is missing, and return the exit code."""
@@ -81,7 +81,7 @@ def _agree_to_quote(
 ) -> None:
     """Show the run's quote, and ask whether to continue; its money is then booked on the job's account."""
     aim = agree(
-        partial(quote_of_run, backend, run, tasks, console),
+        partial(_quote_of_run, backend, run, tasks, console),
         partial(_run_pilot, backend, run, tasks, options, console),
         options,
         console,
@@ -97,7 +97,7 @@ def _run_pilot(
     backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True, "no_wait": options.no_wait}
     pilot = replace(run, only=sample, refresh=False, tally=Tally())
     console.print(f"pilot: every model is asked about {len(sample):,} random tasks", highlight=False)
-    run_on_terminal(console, pilot, len(sample))
+    _run_on_terminal(console, pilot, len(sample))
 
 
 def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list[int]:
@@ -112,7 +112,7 @@ def _sample(run: PredictionRun, tasks: int, size: int, console: Console) -> list
         return sorted(nsmallest(size, numbers(), lambda number: RandomSample.draw_of(run.key, number)))
 
 
-def quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
+def _quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, console: Console) -> Quote:
     """The server's quote of a run; nothing is asked."""
     counted: Counter[str] = Counter()
     example: list[_Task] = []
@@ -193,7 +193,7 @@ def _predict(client: Client, backend: BackendClient, project: int, options: Labe
             complete(console, counting, options.purse)
         return backend.missing(key, began)
 
-    code = run_on_terminal(console, run, tasks, missing=missing)
+    code = _run_on_terminal(console, run, tasks, missing=missing)
     if options.refresh or options.retry_failed:
         _deliver(console, counting, changes_only=True)
     print_ending(console, Ending(code))

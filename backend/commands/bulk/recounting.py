@@ -142,7 +142,7 @@ class FurtherTally:
             wanted = wanted[len(wanted) - said["left"] :]
 
 
-def ask_for_more(counting: RecountRun, usd: float, show: Callable[[str], object]) -> FurtherTally:
+def _ask_for_more(counting: RecountRun, usd: float, show: Callable[[str], object]) -> FurtherTally:
     """Ask until no vote is worth asking for or the money is spent; the server keeps what was bought."""
     tally, seen, backend = FurtherTally(), set[int](), counting.backend
     while not tally.exhausted:
@@ -171,7 +171,7 @@ def count_again(console: Console, counting: RecountRun, ask_more: float | None) 
         counting.count()
         if ask_more is None:
             return
-        tally = ask_for_more(counting, ask_more, status.update)
+        tally = _ask_for_more(counting, ask_more, status.update)
         counting.count()
         say(console, tally.asked(ask_more))
 

@@ -13,7 +13,7 @@ from difflib import unified_diff
 from importlib import metadata
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -55,28 +55,45 @@ from camvo.student import STUDENT
 from camvo.twins import twins
 
 
-def _change_instructions(  # noqa: PLR0917 - a change, and what it must not do
-    client: Client, number: int, old: str, new: str, read: str, console: Console, *, yes: bool, where: str
-) -> None:
-    """Show how a project's instructions change, and change them."""
-    for line in unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm=""):
-        if not line.startswith(("---", "+++", "@@")):
-            say(console, line, markup=False)
-    if not yes:
-        raise ConfigError(
-            f"would change the instructions of project {number} as shown; nothing was changed",
-            where=where,
-            fix="add --yes to write them",
-        )
-    stored = client.change_project(number, {"expert_instruction": new}).get("expert_instruction")
-    if instructions_text(str(stored or "")) != read:
-        client.change_project(number, {"expert_instruction": old})
-        raise ConfigError(
-            "Label Studio stores another text for models than the one that was agreed to, so the instructions"
-            " were put back",
-            where=where,
-            fix="change them by hand in Settings > Instructions",
-        )
+@dataclass(frozen=True, slots=True)
+class _Instructions:
+    """The instructions of a project in Label Studio.
+
+    Attributes:
+        client: Label Studio's API.
+        number: the project's number.
+        written: the instructions, as HTML.
+        where: the option that wants to change them.
+    """
+
+    client: Client
+    number: int
+    written: str
+    where: str
+
+    def change(self, new: str, read: str, console: Console, *, yes: bool) -> None:
+        """Show how they change, and change them if that is agreed to; models are to read ``read``."""
+        for line in unified_diff(self.written.splitlines(), new.splitlines(), n=1, lineterm=""):
+            if not line.startswith(("---", "+++", "@@")):
+                say(console, line, markup=False)
+        if not yes:
+            raise ConfigError(
+                f"would change the instructions of project {self.number} as shown; nothing was changed",
+                where=self.where,
+                fix="add --yes to write them",
+            )
+        stored = self._store(new).get("expert_instruction")
+        if instructions_text(str(stored or "")) != read:
+            self._store(self.written)
+            raise ConfigError(
+                "Label Studio stores another text for models than the one that was agreed to, so the"
+                " instructions were put back",
+                where=self.where,
+                fix="change them by hand in Settings > Instructions",
+            )
+
+    def _store(self, text: str) -> dict[str, Any]:
+        return self.client.change_project(self.number, {"expert_instruction": text})
 
 
 def _with_new_text(written: str, text: str) -> str:
@@ -406,7 +423,7 @@ def _write_into_project(client: Client, number: int, book: Codebook, console: Co
     above, _ = split_instructions(written)
     new = f"{above.rstrip()}\n<p>{FOR_PEOPLE_ONLY}</p>\n{_render('codebook.html', book)}".lstrip()
     read = instructions_text(written)
-    _change_instructions(client, number, written, new, read, console, yes=yes, where="--into-project")
+    _Instructions(client, number, written, "--into-project").change(new, read, console, yes=yes)
     say(
         console,
         f"project {number}: annotators read the codebook below the instructions; models read the same text as"
@@ -484,7 +501,7 @@ def adopt_text(
             fix=how_to_adopt(path or "the text before", None).removeprefix("to adopt it, "),
         )
     new = _with_new_text(written, text)
-    _change_instructions(client, number, written, new, text, console, yes=yes, where=option)
+    _Instructions(client, number, written, option).change(new, text, console, yes=yes)
     say(
         console,
         f"project {number}: the instructions are changed, which is another epoch: tasks keep their labels"

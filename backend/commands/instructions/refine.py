@@ -33,7 +33,7 @@ from backend.commands.instructions.asking import (
     with_text,
 )
 from backend.commands.instructions.codebook import VOTE, Codebook, CodebookOptions, collect, how_to_adopt
-from backend.commands.instructions.trial import change, compare_texts, write_page
+from backend.commands.instructions.trial import change, compare_texts
 from backend.commands.shared.arguments import ChosenTasks
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import plain_table, progress_bar, say
@@ -52,6 +52,7 @@ from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
 from backend.ledger.projects import short_name
 from backend.models.call_ledger import ATTEMPTS, ModelQuery, PaidAnswer, attempt_key
+from backend.models.model import Model
 from backend.questions.prompts.messages import Messages
 from backend.questions.prompts.proposals import (
     LONGEST_CHANGE,
@@ -165,11 +166,14 @@ def _refine_on(
     shown = CodebookOptions(wanted.out, _CASES)
     cases, ids = _cases(collect(jobs, tasks, shown, quotable=lambda number: _may_lead(jobs, number)))
     text = own_text(jobs)
-    messages = proposal_messages(jobs.config.questions, text, cases)
-    paying = replace(jobs, batching=None, waits=False)
-    before = replace(paying, purse=_agreed(paying, writer, messages, text, judges, options, console))
+    asked = _Proposing(
+        replace(jobs, batching=None, waits=False),
+        writer,
+        proposal_messages(jobs.config.questions, text, cases),
+    )
+    before = replace(asked.jobs, purse=_agreed(asked, text, judges, options, console))
     wanted.out.mkdir(parents=True, exist_ok=True)
-    content, paid = _propose(before, writer, messages, next(iter(ids)), wanted.out, console)
+    content, paid = replace(asked, jobs=before).ask(next(iter(ids)), wanted.out, console)
     proposals = read_proposals(content, text, len(cases))
     race = _Judging(before, [with_text(before, each.text) for each in proposals.changes], annotated)
     race.run(judges, console)
@@ -255,21 +259,91 @@ def _judges(
     return found
 
 
-def _agreed(  # noqa: PLR0917 - what is asked, and of whom
-    jobs: DatasetJobs,
-    writer: str,
-    messages: Messages,
-    text: str,
-    judges: Sequence[DatasetTask],
-    options: LabelOptions,
-    console: Console,
+@dataclass(frozen=True, slots=True)
+class _Proposing:
+    """What a model is asked for a proposal.
+
+    Attributes:
+        jobs: the jobs whose purse pays.
+        writer: the arm that answers with texts.
+        messages: the prompt.
+    """
+
+    jobs: DatasetJobs
+    writer: str
+    messages: Messages
+
+    @property
+    def model(self) -> Model:
+        """The model that answers."""
+        return self.jobs.process.pool[self.writer].model
+
+    @property
+    def name(self) -> str:
+        """The model's name for people."""
+        return self.writer.partition("/")[0]
+
+    def stored(self) -> str | None:
+        """The proposal to the prompt that the ledger has; ``None`` if it has none."""
+        fingerprint = self.model.fingerprint(self.messages, PROPOSAL_SCHEMA)
+        with self.jobs.process.ledger.read() as connection:
+            keys = [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
+            stored = answers.find_by_key(connection, keys)
+        return next((each.content for each in stored.values() if is_proposal(each.content)), None)
+
+    def ask(self, task: int, out: Path, console: Console) -> tuple[str, float]:
+        """The answer, and what it cost, in $. It is kept with a task, the first case.
+
+        Also after Ctrl-C, which waits for the answer.
+        """
+        jobs = self.jobs
+        query = ModelQuery(
+            jobs.project,
+            task,
+            self.writer,
+            self.messages,
+            PROPOSAL_SCHEMA,
+            jobs.settings.budget,
+            purse=jobs.purse,
+        )
+        patience = 3600.0 * jobs.settings.patience_hours
+        asked: WorkUnderWay[str, PaidAnswer] = WorkUnderWay(jobs.process.thread.submit)
+        try:
+            asked.start(self.writer, jobs.process.queries.ask(query, patience, is_proposal))
+            answer = asked.next_ended()[1].result()
+        except KeyboardInterrupt:
+            await_answers(jobs.process, asked, self.model.settings.timeout, console)
+            raise
+        except UnusableAnswersError:
+            raise BadAnswerError(
+                f"none of its {ATTEMPTS} answers to these cases is a proposal, so it is not asked again",
+                where=self.name,
+                fix="let another model propose, by --by, or label more tasks, which makes other cases",
+            ) from None
+        except (BadAnswerError, RefusedError) as error:
+            what = "it is empty or unreadable" if isinstance(error, BadAnswerError) else "the model refused"
+            cut_off = isinstance(error, CutOffError)
+            paid = 0.0 if error.usage is None else error.usage.cost
+            raise _no_proposal(self.name, _CUT_OFF if cut_off else what, paid, again=not cut_off) from None
+        if is_proposal(answer.content):
+            return answer.content, answer.cost
+        said = out / "answer.txt"
+        with whole_file(said) as file:
+            file.write(answer.content.encode())
+        what = f"{f'{_CUT_OFF}, and ' if answer.cut_off else ''}it has no list of changes: {said}"
+        raise _no_proposal(self.name, what, answer.cost, again=not answer.cut_off)
+
+
+def _agreed(
+    asked: _Proposing, text: str, judges: Sequence[DatasetTask], options: LabelOptions, console: Console
 ) -> Purse:
     """Say what it costs at most, ask whether to buy it, and return the purse that holds no more.
 
     Texts that are not written yet are priced at the longest that a change may make them.
     """
-    if (stored := _stored_proposal(jobs, writer, messages)) is None:
-        proposal = jobs.process.pool[writer].model.ceiling(messages, PROPOSAL_SCHEMA)
+    jobs = asked.jobs
+    if (stored := asked.stored()) is None:
+        proposal = asked.model.ceiling(asked.messages, PROPOSAL_SCHEMA)
         times = Counter({f"{text}\n{'word ' * (LONGEST_CHANGE // 5)}": MOST_CHANGES})
     else:
         proposal, times = 0.0, Counter(each.text for each in read_proposals(stored, text, 0).changes)
@@ -279,7 +353,7 @@ def _agreed(  # noqa: PLR0917 - what is asked, and of whom
     judging += _held(jobs) if judging else 0.0
     say(
         console,
-        f"a proposal by {escape(writer.partition('/')[0])}: at most {formats.dollars(proposal)};"
+        f"a proposal by {escape(asked.name)}: at most {formats.dollars(proposal)};"
         f" judging up to {MOST_CHANGES} changes on {formats.of(len(judges), 'labelled task')}: at most"
         f" {formats.dollars(judging)}, less where a text is dropped early",
     )
@@ -294,54 +368,6 @@ def _held(jobs: DatasetJobs) -> float:
     """What the calls about one task may hold back of the money until they end, in $."""
     models = (jobs.process.pool[settings.name].model for settings in jobs.settings.models)
     return (1 + MOST_CHANGES) * sum(model.prices.cost(0, model.settings.max_tokens) for model in models)
-
-
-def _stored_proposal(jobs: DatasetJobs, writer: str, messages: Messages) -> str | None:
-    """The proposal to the prompt that the ledger has; ``None`` if it has none."""
-    fingerprint = jobs.process.pool[writer].model.fingerprint(messages, PROPOSAL_SCHEMA)
-    with jobs.process.ledger.read() as connection:
-        keys = [attempt_key(fingerprint, attempt) for attempt in range(ATTEMPTS)]
-        stored = answers.find_by_key(connection, keys)
-    return next((each.content for each in stored.values() if is_proposal(each.content)), None)
-
-
-def _propose(  # noqa: PLR0917 - what is asked, and where the answer goes
-    jobs: DatasetJobs, writer: str, messages: Messages, task: int, out: Path, console: Console
-) -> tuple[str, float]:
-    """The answer of the model that proposes, and what it cost, in $. It is kept with the first case.
-
-    Also after Ctrl-C, which waits for the answer.
-    """
-    query = ModelQuery(
-        jobs.project, task, writer, messages, PROPOSAL_SCHEMA, jobs.settings.budget, purse=jobs.purse
-    )
-    patience = 3600.0 * jobs.settings.patience_hours
-    name = writer.partition("/")[0]
-    asked: WorkUnderWay[str, PaidAnswer] = WorkUnderWay(jobs.process.thread.submit)
-    try:
-        asked.start(writer, jobs.process.queries.ask(query, patience, is_proposal))
-        answer = asked.next_ended()[1].result()
-    except KeyboardInterrupt:
-        await_answers(jobs.process, asked, jobs.process.pool[writer].model.settings.timeout, console)
-        raise
-    except UnusableAnswersError:
-        raise BadAnswerError(
-            f"none of its {ATTEMPTS} answers to these cases is a proposal, so it is not asked again",
-            where=name,
-            fix="let another model propose, by --by, or label more tasks, which makes other cases",
-        ) from None
-    except (BadAnswerError, RefusedError) as error:
-        what = "it is empty or unreadable" if isinstance(error, BadAnswerError) else "the model refused"
-        cut_off = isinstance(error, CutOffError)
-        paid = 0.0 if error.usage is None else error.usage.cost
-        raise _no_proposal(name, _CUT_OFF if cut_off else what, paid, again=not cut_off) from None
-    if is_proposal(answer.content):
-        return answer.content, answer.cost
-    said = out / "answer.txt"
-    with whole_file(said) as file:
-        file.write(answer.content.encode())
-    what = f"{f'{_CUT_OFF}, and ' if answer.cut_off else ''}it has no list of changes: {said}"
-    raise _no_proposal(name, what, answer.cost, again=not answer.cut_off)
 
 
 _CUT_OFF: Final = f"it was cut off after {_LONGEST_ANSWER:,} tokens"
@@ -455,9 +481,8 @@ def _judged(race: _Judging, way: str, change: ProposedChange, ids: Sequence[str]
         file.write(f"{change.text}\n".encode())
     before = race.sides[_PRESENT]
     pairs = race.pairs(way)
-    names = [question.name for question in before.config.questions]
     tasks, outcomes = [task for task, _ in pairs], [both for _, both in pairs]
-    write_page(compare_texts(before.project, names, tasks, race.annotated, outcomes), page)
+    compare_texts(before, tasks, race.annotated, outcomes).write_page(page)
     return _JudgedChange(
         replaced=change.replaced,
         written=change.written,

@@ -109,6 +109,13 @@ class _Comparison:
     paid: float
     questions: Sequence[_ComparedQuestion]
 
+    def write_page(self, path: Path) -> None:
+        """Write the page that shows both texts side by side."""
+        templates = formats.templates("backend.commands", "resources", verdict=_verdict, change=change)
+        page = templates.get_template("trial.html")
+        with whole_file(path) as file:
+            file.write(page.render(found=self, version=metadata.version("camvo")).encode())
+
     def to_json(self) -> dict[str, Any]:
         """The comparison as JSON values."""
         found = asdict(self)
@@ -121,8 +128,7 @@ class _Comparison:
 
 
 def compare_texts(
-    project: str,
-    questions: Sequence[str],
+    jobs: DatasetJobs,
     sample: Sequence[DatasetTask],
     annotated: Mapping[int, Sequence[Annotation]],
     outcomes: Sequence[tuple[Outcome, Outcome]],
@@ -138,7 +144,7 @@ def compare_texts(
     before_usd, after_usd = _costs([(before.prices, after.prices) for _, before, after in pairs])
     paid = [one.paid for pair in outcomes for one in pair if isinstance(one, TriedTask)]
     return _Comparison(
-        project=short_name(project),
+        project=short_name(jobs.project),
         tasks=len(pairs),
         labelled=sum(task.number in annotated for task, _, _ in pairs),
         failed=dict(failed),
@@ -146,7 +152,7 @@ def compare_texts(
         before_usd=before_usd,
         after_usd=after_usd,
         paid=sum(paid),
-        questions=[_question(name, pairs, annotated) for name in questions],
+        questions=[_question(question.name, pairs, annotated) for question in jobs.config.questions],
     )
 
 
@@ -245,14 +251,6 @@ def change(found: Paired) -> str:
     return f"{difference:+.1f} ({low:+.1f} to {high:+.1f}) points"
 
 
-def write_page(found: _Comparison, path: Path) -> None:
-    """Write the page that shows both texts side by side."""
-    templates = formats.templates("backend.commands", "resources", verdict=_verdict, change=change)
-    page = templates.get_template("trial.html")
-    with whole_file(path) as file:
-        file.write(page.render(found=found, version=metadata.version("camvo")).encode())
-
-
 _LABELLED: Final = 0.8
 """The largest share of the sample that is drawn from the tasks that people have labelled."""
 
@@ -299,9 +297,8 @@ def _try_on(
     _quote((before, after), sample, options, console)
     with progress_bar(console, "asking", 2 * len(sample), waiting=before.process.awaited) as advance:
         asked = ask_about((before, after), sample, console, advance)
-    names = [question.name for question in jobs.config.questions]
-    found = compare_texts(jobs.project, names, sample, annotated, [(one, other) for one, other in asked])
-    write_page(found, trial.out)
+    found = compare_texts(jobs, sample, annotated, [(one, other) for one, other in asked])
+    found.write_page(trial.out)
     say(console, f"wrote {escape(str(trial.out))}")
     return found
 

@@ -1,4 +1,4 @@
-"""``camvo label --project N --recount``: kept votes counted again, and shown by Label Studio."""
+"""``camvo label --project N``: a project's tasks labelled in this process, and shown by Label Studio."""
 
 from __future__ import annotations
 

@@ -61,6 +61,12 @@ class Opened:
     client: Client | None
     config: str
 
+    @property
+    def options(self) -> str:
+        """The options of ``camvo relabel`` that name it."""
+        key = self.stored.key
+        return f"--project {short_name(key)}" if is_of_label_studio(key) else f"--name {key}"
+
     def asked(self, xml: str) -> Asked:
         """A label config with what else is part of its questions' epochs."""
         return Asked.under(self.settings, parse_label_config(xml), self.embedder)
@@ -95,11 +101,28 @@ class RelabelPlan:
         """The schemes that Label Studio is to show."""
         return [*self.done, *(scheme for scheme, _ in self.found.present)]
 
-
-def source_of(opened: Opened) -> str:
-    """The options of ``camvo relabel`` that name a project."""
-    key = opened.stored.key
-    return f"--project {short_name(key)}" if is_of_label_studio(key) else f"--name {key}"
+    def lines(self, opened: Opened) -> Iterator[str]:
+        """The plan as sentences."""
+        for scheme in self.done:
+            yield f"{scheme.control}: its labels are carried over already; what people say is learnt again"
+        for scheme, way in self.found.present:
+            tasks = self.tasks[scheme.control]
+            yield (
+                f"{scheme.control}: {tasks.labels:,} labels and {tasks.people:,} human labels are carried"
+                " over, 0 calls"
+            )
+            for old, to in scheme.labels.items():
+                if old in scheme.parts:
+                    yield f"  {old} → {' or '.join(scheme.parts[old])}"
+                elif old != to:
+                    yield f"  {old} → {'(dropped)' if to is None else to}"
+            known = {*scheme.labels.values(), *(part for of in scheme.parts.values() for part in of)}
+            yield from (f"  {label} is new" for label in way.options if scheme.labels and label not in known)
+            yield from tasks.lines(_how_to_look(opened, scheme))
+        for scheme in self.found.anew:
+            again = "its tasks are asked about again when they are predicted next"
+            yield f"{scheme.control}: begins anew; {again}"
+        yield "Certificates of the labels before are void."
 
 
 def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPlan:
@@ -108,7 +131,7 @@ def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPl
     latest = latest_of(history)
     if not latest:
         raise ConfigError(
-            "nothing was labelled yet, so no label can change", where=source_of(opened), fix="label it first"
+            "nothing was labelled yet, so no label can change", where=opened.options, fix="label it first"
         )
     if wanted.undo:
         return _undo(opened, schemes, history)
@@ -337,6 +360,26 @@ def _resumed(
         return None
     if found.open or {scheme.control for scheme in found.anew} & before.keys():
         return None
+    tasks = carried_tasks(schemes, found, left, before, wanted.below)
+    _require_asked_again(schemes, history, done, wanted.below)
+    return _rest_of(schemes, RelabelPlan(found, xml, tasks, done), before, after)
+
+
+def _rest_of(
+    schemes: Schemes,
+    plan: RelabelPlan,
+    before: Mapping[str, ConfigQuestion],
+    after: Mapping[str, ConfigQuestion],
+) -> RelabelPlan:
+    """The plan for the rest of a change, with what people say under the labels before it.
+
+    Args:
+        schemes: those of the project.
+        plan: the schemes that are made and those that are not, and what becomes of the tasks.
+        before: the questions under the labels before.
+        after: those whose schemes are made, under the labels that they have now.
+    """
+    found, done = plan.found, plan.done
     ways = [*found.present, *((each, _way(each, before[each.control], after[each.control])) for each in done)]
     kept = {
         scheme.control: _originals(schemes, before[scheme.control], way, kept=True) for scheme, way in ways
@@ -346,23 +389,14 @@ def _resumed(
         name: {number: said for number, said in kept[name].items() if number not in stored[name]}
         for name in after
     }
-    tasks = carried_tasks(schemes, found, left, before, wanted.below)
     found = replace(
         found,
         before={**found.before, **{name: before[name] for name in after}},
         originals={scheme.control: kept[scheme.control] for scheme, _ in found.present},
-        again=_rounds_of(tasks),
+        again=_rounds_of(plan.tasks),
     )
-    _require_asked_again(schemes, history, done, wanted.below)
-    return RelabelPlan(
-        found,
-        xml,
-        tasks=tasks,
-        kept=kept,
-        back={scheme.control: back_from(scheme.labels) for scheme, _ in ways},
-        done=done,
-        late=late,
-    )
+    back = {scheme.control: back_from(scheme.labels) for scheme, _ in ways}
+    return replace(plan, found=found, kept=kept, back=back, late=late)
 
 
 def _require_asked_again(
@@ -505,35 +539,12 @@ def _fates_of(changes: Sequence[Scheme]) -> LabelFates:
     )
 
 
-def lines_of(opened: Opened, plan: RelabelPlan) -> Iterator[str]:
-    """The plan as sentences."""
-    for scheme in plan.done:
-        yield f"{scheme.control}: its labels are carried over already; what people say is learnt again"
-    for scheme, way in plan.found.present:
-        tasks = plan.tasks[scheme.control]
-        yield (
-            f"{scheme.control}: {tasks.labels:,} labels and {tasks.people:,} human labels are carried over, 0"
-            " calls"
-        )
-        for old, to in scheme.labels.items():
-            if old in scheme.parts:
-                yield f"  {old} → {' or '.join(scheme.parts[old])}"
-            elif old != to:
-                yield f"  {old} → {'(dropped)' if to is None else to}"
-        known = {*scheme.labels.values(), *(part for of in scheme.parts.values() for part in of)}
-        yield from (f"  {label} is new" for label in way.options if scheme.labels and label not in known)
-        yield from tasks.lines(_how_to_look(opened, scheme))
-    for scheme in plan.found.anew:
-        yield f"{scheme.control}: begins anew; its tasks are asked about again when they are predicted next"
-    yield "Certificates of the labels before are void."
-
-
 def _how_to_look(opened: Opened, scheme: Scheme) -> str:
     """Where people find the tasks whose label they gave is split or dropped."""
     if opened.client is None:
         gone = [old for old, to in scheme.labels.items() if to is None]
         return f"label the rows again where they say {_quoted(gone)}, and run camvo teach"
-    return f"camvo review {source_of(opened)} --disputed --tab"
+    return f"camvo review {opened.options} --disputed --tab"
 
 
 def _quoted(labels: Sequence[str]) -> str:

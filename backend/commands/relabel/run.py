@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from backend import settings as settings_module
 from backend.commands.bulk.process import annotation_process
-from backend.commands.relabel.plans import Opened, RelabelPlan, lines_of, planned, source_of, taken_back
+from backend.commands.relabel.plans import Opened, RelabelPlan, planned, taken_back
 from backend.commands.shared import backend_client
 from backend.commands.shared.arguments import LabelChanges
 from backend.commands.shared.options import LabelOptions
@@ -196,7 +196,7 @@ def relabel(
     """Plan the change of labels, and make it once it is agreed to."""
     with opened.ledger.read() as connection:
         plan = planned(opened, wanted, Schemes(connection, opened.stored.key))
-        for line in lines_of(opened, plan):
+        for line in plan.lines(opened):
             say(console, escape(line))
     if agreed is None or not agreed("Go on?"):
         return
@@ -231,7 +231,7 @@ def relabel(
     if plan.schemes:
         if not is_of_label_studio(key):
             _name_labels(plan, console)
-        console.print(f"Take it back with: camvo relabel {source_of(opened)} --undo", highlight=False)
+        console.print(f"Take it back with: camvo relabel {opened.options} --undo", highlight=False)
 
 
 def _name_labels(plan: RelabelPlan, console: Console) -> None:

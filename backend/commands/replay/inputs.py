@@ -548,7 +548,7 @@ def _pairs(option: str) -> dict[str, object]:
 
 def _file(path: Path) -> dict[str, object]:
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ReplayError(
             f"no prices: cannot be read ({error.strerror})",

@@ -122,44 +122,9 @@ def _reliability_diagrams(data: ReportData) -> Picture | None:
     if not data.truth:
         return None
     figure, cells = _grid(len(data.settings), height=2.8, margin=0.7, parts=(4, 1))
-    edges, most = (
-        np.arange(BINS) / BINS,
-        max(len(run.order) for setting in data.settings for run in setting.runs),
-    )
-    decades = [10**power for power in range(0, int(np.log10(most)) + 1, 2 if most >= 1000 else 1)]
+    most = max(len(run.order) for setting in data.settings for run in setting.runs)
     for cell, setting in zip(cells, data.settings, strict=True):
-        upper, lower = cell.axes
-        bins = reliability(*_answers(data, setting))
-        share = bins.counts / bins.counts.sum()
-        upper.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
-        upper.plot(bins.score, bins.accuracy, color=setting.style.colour, linewidth=0.8, alpha=0.6)
-        upper.scatter(
-            bins.score,
-            bins.accuracy,
-            s=9 + 80 * share,
-            color=setting.style.colour,
-            edgecolors=PAPER,
-            linewidths=0.4,
-            zorder=3,
-            clip_on=False,
-        )
-        error = setting.mean("ece")
-        cell.title(setting, "" if error is None else f"ECE {error:.3f}")
-        lower.bar(edges, bins.counts / len(setting.runs), width=0.9 / BINS, align="edge", color=DOT)
-        upper.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-        upper.yaxis.set_major_formatter(percent_tick)
-        lower.set(xlim=(0, 1), yscale="log", ylim=(0.5, most * 2), xticks=[0, 0.5, 1], yticks=decades)
-        lower.minorticks_off()
-        lower.grid(visible=False)
-        lower.xaxis.set_major_formatter("{x:g}")
-        lower.yaxis.set_major_formatter("{x:,.0f}")
-        upper.tick_params(labelbottom=False, labelleft=cell.first)
-        lower.tick_params(labelleft=cell.first)
-        if cell.last:
-            lower.set_xlabel("score")
-        if cell.first:
-            upper.set_ylabel("share right")
-            lower.set_ylabel("answers")
+        _reliability_diagram(cell, data, setting, most)
     alt = f"Reliability diagrams in {BINS} bins: share of right labels against score, for each setting."
     caption = (
         f"Answers are sorted into {BINS} bins by their score; a point says how many of a bin’s answers were"
@@ -170,6 +135,43 @@ def _reliability_diagrams(data: ReportData) -> Picture | None:
         "ECE is the mean distance from the line, each bin counting by its answers.",
     )
     return Picture("reliability", "Reliability of the score", figure, alt, caption)
+
+
+def _reliability_diagram(cell: _Cell, data: ReportData, setting: SettingRuns, most: int) -> None:
+    """Draw the diagram of one setting above bars that count its answers, ``most`` of them in a shuffle."""
+    (upper, lower), bins = cell.axes, reliability(*_answers(data, setting))
+    share, colour = bins.counts / bins.counts.sum(), setting.style.colour
+    upper.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
+    upper.plot(bins.score, bins.accuracy, color=colour, linewidth=0.8, alpha=0.6)
+    upper.scatter(
+        bins.score,
+        bins.accuracy,
+        s=9 + 80 * share,
+        color=colour,
+        edgecolors=PAPER,
+        linewidths=0.4,
+        zorder=3,
+        clip_on=False,
+    )
+    error = setting.mean("ece")
+    cell.title(setting, "" if error is None else f"ECE {error:.3f}")
+    counts, edges = bins.counts / len(setting.runs), np.arange(BINS) / BINS
+    lower.bar(edges, counts, width=0.9 / BINS, align="edge", color=DOT)
+    upper.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    upper.yaxis.set_major_formatter(percent_tick)
+    decades = [10**power for power in range(0, int(np.log10(most)) + 1, 2 if most >= 1000 else 1)]
+    lower.set(xlim=(0, 1), yscale="log", ylim=(0.5, most * 2), xticks=[0, 0.5, 1], yticks=decades)
+    lower.minorticks_off()
+    lower.grid(visible=False)
+    lower.xaxis.set_major_formatter("{x:g}")
+    lower.yaxis.set_major_formatter("{x:,.0f}")
+    upper.tick_params(labelbottom=False, labelleft=cell.first)
+    lower.tick_params(labelleft=cell.first)
+    if cell.last:
+        lower.set_xlabel("score")
+    if cell.first:
+        upper.set_ylabel("share right")
+        lower.set_ylabel("answers")
 
 
 def _risk_coverage(data: ReportData) -> Picture | None:

@@ -196,22 +196,13 @@ class ReplayRow(_OfSetting):
         student: bool = False,
     ) -> ReplayRow:
         """Measure a trace whose items are in the order of the table."""
-        count = len(table.labels)
-        scale = table.aggregation if isinstance(table.aggregation, OrderedVote) else None
-        full = measures.full_vote(table.votes, table.truth, count)
-        if scale is not None:
-            full = measures.scale_median(
-                table.votes, measures.full_vote_weights(table.votes, table.truth), count
-            )
-        steps = None if scale is None else measures.scale_quality(trace.labels, table.truth)
-        right_scores = scale is None or scale.error == "exact"
+        full = _full_labels(table)
         accuracy = measures.accuracy(trace.labels, table.truth)
         full_accuracy = measures.accuracy(full, table.truth)
-        met = None
-        if setting.delta is not None and accuracy is not None and full_accuracy is not None:
-            met = accuracy >= setting.delta * full_accuracy - TIE
         cost, asked = float(trace.costs.mean()), trace.asked.sum(axis=0)
-        qualities = measures.quality_by_label(trace.labels, table.truth, count)
+        qualities = measures.quality_by_label(trace.labels, table.truth, len(table.labels))
+        on_a_scale = isinstance(table.aggregation, OrderedVote)
+        steps = measures.scale_quality(trace.labels, table.truth) if on_a_scale else None
         return cls(
             policy=setting.name,
             delta=setting.delta,
@@ -221,15 +212,13 @@ class ReplayRow(_OfSetting):
             accuracy=accuracy,
             full_accuracy=full_accuracy,
             relative_accuracy=accuracy / full_accuracy if accuracy is not None and full_accuracy else None,
-            target_met=met,
+            target_met=_is_met(setting.delta, accuracy, full_accuracy),
             agreement=measures.full_vote_agreement(trace.labels, full),
             cost=cost,
             cost_share=cost / table.full_cost if table.full_cost else None,
             mean_subset=float(asked.sum() / len(trace.labels)),
-            ece=measures.calibration_error(trace.labels, trace.scores, table.truth) if right_scores else None,
-            calibrated_ece=None
-            if calibrated is None
-            else measures.calibration_error(trace.labels, calibrated, table.truth),
+            ece=_calibration_error(table, trace, trace.scores if _scores_are_chances(table) else None),
+            calibrated_ece=_calibration_error(table, trace, calibrated),
             aurc=measures.risk_coverage_area(trace.labels, trace.scores, table.truth),
             rounds_per_second=len(trace.labels) / seconds,
             calls={model: int(calls) for model, calls in zip(table.prices, asked, strict=True)},
@@ -242,6 +231,30 @@ class ReplayRow(_OfSetting):
             mae=None if steps is None else steps.absolute,
             kappa=None if steps is None else steps.kappa,
         )
+
+
+def _full_labels(table: VotesTable) -> NDArray[np.int64]:
+    """The labels of the full vote; on a scale the median."""
+    count = len(table.labels)
+    if not isinstance(table.aggregation, OrderedVote):
+        return measures.full_vote(table.votes, table.truth, count)
+    return measures.scale_median(table.votes, measures.full_vote_weights(table.votes, table.truth), count)
+
+
+def _is_met(delta: float | None, accuracy: float | None, full_accuracy: float | None) -> bool | None:
+    """Whether the share δ of the full vote's accuracy is reached; ``None`` without δ or truth."""
+    if delta is None or accuracy is None or full_accuracy is None:
+        return None
+    return accuracy >= delta * full_accuracy - TIE
+
+
+def _scores_are_chances(table: VotesTable) -> bool:
+    """Whether scores are the probability that a label is right; on a scale they may be of its error."""
+    return not isinstance(table.aggregation, OrderedVote) or table.aggregation.error == "exact"
+
+
+def _calibration_error(table: VotesTable, trace: Trace, scores: Array | None) -> float | None:
+    return None if scores is None else measures.calibration_error(trace.labels, scores, table.truth)
 
 
 def _series_of(table: VotesTable, trace: Trace, full: NDArray[np.int64]) -> dict[str, Sequence[float | None]]:

@@ -6,6 +6,7 @@ Only drawing the report loads matplotlib.
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -21,7 +22,7 @@ from importlib.util import find_spec
 from multiprocessing.context import BaseContext
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from markupsafe import Markup
 from threadpoolctl import threadpool_limits
@@ -29,7 +30,6 @@ from threadpoolctl import threadpool_limits
 from backend.commands.replay.inputs import Shuffle, atomic_write, require_writable_file
 from backend.commands.replay.options import PolicyParameters, SharedOptions
 from backend.commands.replay.runs import ReplayRow, ReplayRun, ReplaySetting, Summary
-from backend.commands.shared.arguments import numbers
 from backend.commands.shared.output import Advance
 from backend.errors import ReplayError
 from backend.server.status.formats import templates
@@ -308,6 +308,25 @@ def _run(experiment: Experiment, setting: ReplaySetting, seed: int, advance: Adv
     )
 
 
+_Number = TypeVar("_Number", int, float)
+
+
+def numbers(text: str, option: str, kind: type[_Number]) -> list[_Number]:
+    """Parse a comma-separated list of finite numbers."""
+    what, example = ("whole numbers", "1,3") if kind is int else ("numbers", "0.9,0.95")
+    try:
+        parsed = [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ReplayError(
+            f"{text!r} is not a list of {what}", where=option, fix=f"give e.g. {example}"
+        ) from error
+    if not all(map(math.isfinite, parsed)):
+        raise ReplayError(
+            f"{text!r} has a value that is not finite", where=option, fix=f"give e.g. {example}"
+        )
+    return parsed
+
+
 def _value_by_label(text: str, option: str) -> float | ByLabel:
     """Parse a finite number, or numbers by label: ``Fraud=50,default=10``.
 
@@ -415,14 +434,14 @@ class ReplayStudy:
             "k_mins": list(self.k_mins),
             "agreements": list(self.agreements),
         }
-        numbers = {
+        of_runs = {
             "lambda_l": self.options.lambda_l,
             "window": self.options.window,
             "calibrate": self.options.calibrate,
             "shuffles": self.shuffles,
             "seed": self.options.seed,
         }
-        options = {**lists, **self.parameters, **numbers, **table["options"]}
+        options = {**lists, **self.parameters, **of_runs, **table["options"]}
         content = {"rows": rows, "means": means, "table": {**table, "options": options}}
         with atomic_write(self.options.json) as stream:
             stream.write(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode("utf-8"))

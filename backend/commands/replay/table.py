@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,15 @@ from backend.commands.replay.inputs import (
     read_prices,
 )
 from backend.commands.replay.options import TableOptions
-from backend.commands.replay.runs import HIGHEST, LOWEST, MEDIAN, Summary, student_note
+from backend.commands.replay.runs import (
+    HIGHEST,
+    LOWEST,
+    MEDIAN,
+    ReplayRun,
+    ReplaySetting,
+    Summary,
+    student_note,
+)
 from backend.commands.replay.study import ReplayStudy, draw_report
 from backend.commands.shared.output import progress_bar, say
 from backend.errors import ReplayError
@@ -118,6 +126,14 @@ def _print_spread(console: Console, summaries: Sequence[Summary]) -> None:
     console.print(table)
 
 
+def _print_results(console: Console, summaries: Sequence[Summary]) -> None:
+    print_summaries(console, summaries)
+    _print_spread(console, summaries)
+    console.print()
+    for line in (*_verdict(summaries), *student_note(summaries)):
+        console.print(line, highlight=False, markup=False)
+
+
 def _plain(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
@@ -160,37 +176,16 @@ class TableReplay:
         prices = read_prices(options.prices, file.models, self.votes)
         settings = self.study.settings(file.models)
         self._require_known_labels(file)
-        if human.share and not (file.truth >= 0).any():
-            raise ReplayError(
-                "needs the truth of some items",
-                where=f"{self.votes}, --human-labels",
-                fix="fill the column truth, or leave --human-labels out",
-            )
-        table = VotesTable(
-            file.labels,
-            prices,
-            self._contexts(file, progress),
-            file.votes,
-            file.truth,
-            file.confidences if options.confidences else None,
-            self._texts(file),
+        self._require_truth(file, human)
+        table = self._table(file, prices, progress)
+        warnings = oddities(
+            file,
+            [one.k_min for one in settings if one.k_min is not None],
+            ordered=options.ordered is not None,
         )
-        if options.ordered is not None:
-            table = _on_a_scale(table, options.ordered)
-
-        k_mins = [one.k_min for one in settings if one.k_min is not None]
-        warnings = oddities(file, k_mins, ordered=options.ordered is not None)
         for warning in warnings:
             say(progress, f"camvo: warning: {warning}", markup=False)
-        shuffles = {
-            seed: Shuffle.draw(table.truth, seed, options.limit, human, in_order=options.in_order)
-            for seed in self.study.seeds
-        }
-        items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
-        with progress_bar(progress, "replaying", items, transient=True) as advance:
-            runs = self.study.run(
-                table, shuffles, settings, advance, student=options.student, complete=options.complete
-            )
+        runs = self._runs(table, settings, human, progress)
         rows = [run.row for run in runs]
         summaries = Summary.of_rows(rows)
         self.study.write_json(
@@ -200,11 +195,43 @@ class TableReplay:
         )
         if folder is not None:
             draw_report(folder, table, runs, summaries, title=f"Replay of {self.votes.name}")
-        print_summaries(console, summaries)
-        _print_spread(console, summaries)
-        console.print()
-        for line in (*_verdict(summaries), *student_note(summaries)):
-            console.print(line, highlight=False, markup=False)
+        _print_results(console, summaries)
+
+    def _runs(
+        self, table: VotesTable, settings: Sequence[ReplaySetting], human: HumanLabels, progress: Console
+    ) -> list[ReplayRun]:
+        options = self.options
+        shuffles = {
+            seed: Shuffle.draw(table.truth, seed, options.limit, human, in_order=options.in_order)
+            for seed in self.study.seeds
+        }
+        items = sum(len(shuffle.order) for shuffle in shuffles.values()) * len(settings)
+        with progress_bar(progress, "replaying", items, transient=True) as advance:
+            return self.study.run(
+                table, shuffles, settings, advance, student=options.student, complete=options.complete
+            )
+
+    def _table(self, file: VotesFile, prices: Mapping[str, float], progress: Console) -> VotesTable:
+        """What is replayed; texts are embedded unless there are embeddings."""
+        table = VotesTable(
+            file.labels,
+            prices,
+            self._contexts(file, progress),
+            file.votes,
+            file.truth,
+            file.confidences if self.options.confidences else None,
+            self._texts(file),
+        )
+        return table if self.options.ordered is None else _on_a_scale(table, self.options.ordered)
+
+    def _require_truth(self, file: VotesFile, human: HumanLabels) -> None:
+        """Refuse human labels of items of which none has a known truth."""
+        if human.share and not (file.truth >= 0).any():
+            raise ReplayError(
+                "needs the truth of some items",
+                where=f"{self.votes}, --human-labels",
+                fix="fill the column truth, or leave --human-labels out",
+            )
 
     def _require_known_labels(self, file: VotesFile) -> None:
         """Refuse values by label about labels that the table does not have."""

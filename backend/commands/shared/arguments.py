@@ -1,10 +1,9 @@
-"""The options that the commands for Label Studio share. Nothing heavy is imported here."""
+"""Options that several commands share, and their checks. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
 import csv
 import inspect
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -17,7 +16,6 @@ from typing import (
     Literal,
     NamedTuple,
     TypeAlias,
-    TypeVar,
     cast,
     get_type_hints,
 )
@@ -26,7 +24,7 @@ import typer
 from rich.console import Console
 
 from backend.commands.shared.output import say
-from backend.errors import ConfigError, ReplayError
+from backend.errors import ConfigError
 
 if TYPE_CHECKING:
     from backend.commands.shared.options import LabelOptions
@@ -351,22 +349,3 @@ def listed(text: str) -> list[str]:
     """
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     return [name.strip() for row in rows for name in row if name.strip()]
-
-
-_Number = TypeVar("_Number", int, float)
-
-
-def numbers(text: str, option: str, kind: type[_Number]) -> list[_Number]:
-    """Parse a comma-separated list of finite numbers."""
-    what, example = ("whole numbers", "1,3") if kind is int else ("numbers", "0.9,0.95")
-    try:
-        parsed = [kind(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ReplayError(
-            f"{text!r} is not a list of {what}", where=option, fix=f"give e.g. {example}"
-        ) from error
-    if not all(map(math.isfinite, parsed)):
-        raise ReplayError(
-            f"{text!r} has a value that is not finite", where=option, fix=f"give e.g. {example}"
-        )
-    return parsed

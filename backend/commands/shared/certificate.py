@@ -1,4 +1,4 @@
-"""A certificate as one HTML page that loads nothing, for a screen of any width and for A4."""
+"""What a project's labels are worth: lines for the end of a run, and the certificate, an HTML page."""
 
 from __future__ import annotations
 

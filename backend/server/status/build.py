@@ -20,19 +20,19 @@ from backend.learning.label_schemes import compare_texts_so_far, question_of
 from backend.learning.projects import asked_questions, closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
 from backend.ledger.answers import PackChecks
-from backend.ledger.certificates import Certificates, Issued, Reason
 from backend.ledger.learning_data import labels_beside
 from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, Project, Schemes, is_of_label_studio, short_name
 from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
-from backend.ledger.reports import BINS, BinRow, ProjectSums, RoundsRow
+from backend.ledger.reports import BINS, BinRow, CallsRow, ProjectSums, RoundsRow
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.relabelling import OpenLabels, read_change
 from backend.server.status import formats
 from backend.server.status.alarms import Found, alarms_first, anchoring_alerts, project_alerts, server_alerts
-from backend.server.status.missing import missing_of
+from backend.server.status.missing import Missing, missing_of
+from backend.server.status.promises import certificate_reports
 from backend.server.status.question_reports import (
     QuestionSource,
     agreement_reports,
@@ -46,7 +46,6 @@ from backend.server.status.question_reports import (
 )
 from backend.server.status.report import (
     Budget,
-    CertificateReport,
     Cost,
     LostCalls,
     ModelVersion,
@@ -69,36 +68,6 @@ from camvo.twins import judge_pack, model_of
 
 _MAYBE_BILLED = frozenset({ModelTimeoutError.code, UnavailableError.code})
 """Failures of calls that cost something only because a provider may bill them."""
-
-_WHY: dict[Reason, str] = {
-    "recounted": "votes were counted again since, which changed labels or scores",
-    "question_changed": "the question, its prompt or the embedder has changed since",
-    "labels_changed": "labels that it covers are gone, since their tasks were deleted",
-    "evidence_changed": "people have changed or withdrawn answers that it rests on",
-}
-"""What each reason means."""
-
-
-def _certificate_reports(connection: Connection, project: str) -> tuple[CertificateReport, ...]:
-    """The certificates of a project, the latest first. Reads every round that one covers."""
-    return tuple(
-        CertificateReport(
-            number=standing.certificate.number,
-            issued_at=standing.certificate.issued_at,
-            labels=standing.certificate.labels,
-            labels_hash=standing.certificate.labels_hash,
-            file_hash=standing.certificate.file_hash,
-            reason=standing.reason,
-            message=_holds(standing.certificate) if standing.reason is None else _WHY[standing.reason],
-        )
-        for standing in Certificates(connection, project).standings()
-    )
-
-
-def _holds(certificate: Issued) -> str:
-    """What a certificate says that nothing has overtaken."""
-    certified = sum(found.get("certified", 0) for found in certificate.evidence.values())
-    return "it holds" if certified else "it certifies no label, since it rests on too few blind labels"
 
 
 def _pack_reports(connection: Connection, project: str) -> tuple[PackReport, ...]:
@@ -355,27 +324,80 @@ def _with_examples(connection: Connection, report: ProjectReport) -> ProjectRepo
     return replace(report, models=tuple(models))
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a project before its numbers.
+
+    Attributes:
+        stored: the project in the ledger.
+        settings: its own settings.
+        config: its label config; ``None`` if it is unknown, or cannot be parsed.
+        problems: what is wrong with its extra params, and with its label config.
+        pool: the models that it asks.
+    """
+
+    stored: Project
+    settings: Settings
+    config: LabelConfig | None
+    problems: tuple[CamvoError | None, CamvoError | None]
+    pool: Sequence[str]
+
+    @classmethod
+    def of(cls, connection: Connection, stored: Project, around: _Around) -> _Known:
+        settings, unfit = project_settings(stored, around.settings)
+        config, unreadable = _label_config(stored)
+        asked = None if around.configured else tuple(MissingVotes(connection, stored.key, None).of_models())
+        return cls(stored, settings, config, (unfit, unreadable), settings.arms if asked is None else asked)
+
+    @property
+    def is_nominal(self) -> bool:
+        """Whether all models are embedded voters, which cost nobody anything."""
+        embedded = {model.name for model in self.settings.models if model.is_embedded}
+        return bool(self.pool) and embedded.issuperset(self.pool)
+
+    def source(self, connection: Connection, progress: ProgressReport, around: _Around) -> QuestionSource:
+        """What the reports on its questions are made of."""
+        return QuestionSource(
+            connection,
+            self.stored.key,
+            around.settings.guarantee,
+            closed_controls(self.stored) or {},
+            {question.name: question for question in self.config.questions} if self.config else {},
+            around.certificates,
+            progress.unpredicted,
+            self.settings.policy.recall or {},
+        )
+
+    def found(
+        self, connection: Connection, report: ProjectReport, missing: Missing, around: _Around
+    ) -> Found:
+        """What its alarms are made of, beside its report."""
+        key, config = self.stored.key, self.config
+        return Found(
+            outcomes={
+                model: outcomes
+                for (of, model), outcomes in around.outcomes.items()
+                if of == key and model in self.pool
+            },
+            missing=missing,
+            problems=self.problems,
+            connected=_is_connected(self.stored, report),
+            votable=config is None or bool(config.questions),
+            unclear={} if config is None else _open_labels(connection, key, config),
+        )
+
+
 def _project_report(connection: Connection, stored: Project, around: _Around) -> ProjectReport:
-    key, settings, live = stored.key, around.settings, around.live
-    own_settings, unfit = project_settings(stored, settings)
-    config, unreadable = _label_config(stored)
-    sums = ProjectSums(connection, key)
+    key, live, known = stored.key, around.live, _Known.of(connection, stored, around)
+    config, sums = known.config, ProjectSums(connection, key)
     rounds, calls, bins = sums.rounds(), sums.calls(), sums.scores()
-    account = money.balance(connection, key, money.TOTAL)
-    shown, ours = stored.model_version, settings.model_version
-    asked = {question.name: question for question in config.questions} if config else {}
-    progress = _progress_report(connection, stored, config, shown_instructions(stored, own_settings))
-    closed = closed_controls(stored) or {}
-    recall = own_settings.policy.recall or {}
-    source = QuestionSource(
-        connection, key, settings.guarantee, closed, asked, around.certificates, progress.unpredicted, recall
-    )
-    questions = question_reports(source, rounds)
+    progress = _progress_report(connection, stored, config, shown_instructions(stored, known.settings))
+    questions = question_reports(known.source(connection, progress, around), rounds)
     current = [question for question in questions if question.current]
-    pool = own_settings.arms if around.configured else tuple(MissingVotes(connection, key, None).of_models())
-    embedded = {model.name for model in own_settings.models if model.is_embedded}
-    models, missing = model_reports(connection, key, calls, pool), missing_of(connection, key, pool)
+    models = model_reports(connection, key, calls, known.pool)
+    missing = missing_of(connection, key, known.pool)
     label_studio = _label_studio_address(stored, around.label_studio)
+    shown, ours = stored.model_version, around.settings.model_version
     report = ProjectReport(
         key=key,
         id=short_name(key),
@@ -387,18 +409,14 @@ def _project_report(connection: Connection, stored: Project, around: _Around) ->
         webhook_at=None if live is None else live.webhook_at.get(key),
         humans=sums.humans(),
         cost=replace(
-            _cost(rounds, FurtherVotes(connection, key).usd(), _budget(account, settings.budget.project_usd)),
+            _cost(connection, key, rounds, calls, around.settings.budget.project_usd),
             best_single=best_single_report(
                 models,
                 current[0].votes if len(current) == 1 else None,
                 progress.predicted,
                 lambda model, audit: Share.of([labels_beside(connection, key, model, audit=audit)]),
             ),
-            nominal=bool(pool) and embedded.issuperset(pool),
-            lost=LostCalls(*money.lost_calls(connection, key))
-            if any(row.failure == reports.LOST for row in calls)
-            else None,
-            timeouts_usd=sum(row.cost_usd for row in calls if row.failure in _MAYBE_BILLED),
+            nominal=known.is_nominal,
         ),
         questions=questions,
         models=models,
@@ -414,22 +432,13 @@ def _project_report(connection: Connection, stored: Project, around: _Around) ->
         recounts=_recount_report(connection, key),
         packs=_pack_reports(connection, key),
         texts=tuple(compare_texts_so_far(connection, key)),
-        certificates=_certificate_reports(connection, key) if around.certificates else None,
+        certificates=certificate_reports(connection, key) if around.certificates else None,
         incomplete=missing.incomplete,
-        kept_blind=own_settings.audit,
+        kept_blind=known.settings.audit,
     )
     if is_of_label_studio(key):  # the steps are commands and pages of Label Studio
         report = replace(report, next_steps=next_steps(report))
-    found = Found(
-        outcomes={
-            model: found for (of, model), found in around.outcomes.items() if of == key and model in pool
-        },
-        missing=missing,
-        problems=(unfit, unreadable),
-        connected=_is_connected(stored, report),
-        votable=config is None or bool(config.questions),
-        unclear={} if config is None else _open_labels(connection, key, config),
-    )
+    found = known.found(connection, report, missing, around)
     return replace(report, alerts=project_alerts(report, ours, found))
 
 
@@ -475,21 +484,29 @@ def _budget(account: money.Account, limit: float | None) -> Budget:
     return Budget(limit_usd=limit, spent_usd=spent, reserved_usd=reserved, left_usd=left)
 
 
-def _cost(rounds: Sequence[RoundsRow], further_usd: float, budget: Budget) -> Cost:
+def _cost(
+    connection: Connection,
+    project: str,
+    rounds: Sequence[RoundsRow],
+    calls: Sequence[CallsRow],
+    limit: float | None,
+) -> Cost:
     """The cost of the votes, those included that were asked for after their rounds."""
-    paid = sum(row.cost_usd for row in rounds) + further_usd
+    paid = sum(row.cost_usd for row in rounds) + FurtherVotes(connection, project).usd()
     full = sum(row.full_cost_usd for row in rounds)
-    at_most = any(row.bounded_usd > 0.0 for row in rounds)
     reused = sum(row.reused_usd for row in rounds)
+    lost = any(row.failure == reports.LOST for row in calls)
     return Cost(
-        budget=budget,
+        budget=_budget(money.balance(connection, project, money.TOTAL), limit),
         rounds_usd=paid,
         every_model_usd=full,
-        every_model_at_most=at_most,
+        every_model_at_most=any(row.bounded_usd > 0.0 for row in rounds),
         # Sums of the same costs in another order must not say that next to nothing was saved.
         saved=round(1.0 - (paid + reused) / full, 12) + 0.0 if full > 0.0 else None,
         reused=round(sum(row.reused for row in rounds)),
         reused_usd=reused,
+        lost=LostCalls(*money.lost_calls(connection, project)) if lost else None,
+        timeouts_usd=sum(row.cost_usd for row in calls if row.failure in _MAYBE_BILLED),
     )
 
 

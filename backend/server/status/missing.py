@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from backend.errors import EmptyTextError, KeyRejectedError, RejectedError, StoppingError, cure_of, meaning_of
+from backend.errors import KeyRejectedError, RejectedError, cure_of, meaning_of
 from backend.ledger.missing_votes import AskedModel, Mark, MissingVotes
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import IncompleteRounds
 from backend.server.status.formats import count, dollars, moment, of
 from backend.server.status.report import Alert
-from backend.server.status.work import Commands, commands_of, failure_fix
+from backend.server.status.work import Commands, commands_of, failure_alert
 from camvo.twins import model_of
 
 _INCOMPLETE: Final = "tasks_incomplete"
@@ -128,25 +128,12 @@ def missing_of(
     asked = MissingVotes(connection, project, after).of_models()
     names = [name for name in sorted({*asked, *lacking}) if pool is None or name in pool]
     reports = [_ModelEnd(name, asked.get(name, AskedModel()), lacking.get(name), after) for name in names]
-    alerts = [_unlabelled(code, tasks, failure_fix(code, commands)) for code, tasks in failed.items()]
+    alerts = [failure_alert(code, tasks, commands) for code, tasks in failed.items()]
     if incomplete.tasks:
         alerts.append(_incomplete(incomplete.tasks, lacking, commands.again))
     alerts += _of_models(reports)
     models = tuple(report.name for report in reports if report.failed)
     return Missing(tuple(alerts), sum(failed.values()), incomplete.tasks, models)
-
-
-def _unlabelled(code: str, tasks: int, fix: str) -> Alert:
-    if code == StoppingError.code:
-        were = "was" if tasks == 1 else "were"
-        return Alert(code, f"{of(tasks, 'task')} {were} interrupted: {meaning_of(code)}", fix)
-    lack = "lacks" if tasks == 1 else "lack"
-    if code.startswith("model_"):
-        why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"
-    else:
-        why = f", because {meaning_of(code)}"
-    level: Any = "note" if code == EmptyTextError.code else "alarm"
-    return Alert(code, f"{of(tasks, 'task')} {lack} a label{why}", fix, level=level)
 
 
 def _incomplete(tasks: int, lacking: Mapping[str, _Lacking], again: str) -> Alert:

@@ -1,4 +1,4 @@
-"""What the blind labels of one question certify, and which labels that covers."""
+"""What the blind labels of one question certify, which labels that covers, and what became of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from sqlalchemy import Connection
 
 from backend.ledger.blind_tasks import BlindQueue, QueuedTask
+from backend.ledger.certificates import Certificates, Issued, Reason
 from backend.ledger.reports import SCORE_BINS, CheckedRow, ProjectSums, QuestionSums
 from backend.questions import ConfigQuestion
 from backend.questions.controls import AnyOf, OneOf
 from backend.server.status.formats import of
 from backend.server.status.report import (
     Basis,
+    CertificateReport,
     CertifyReport,
     EstimateReport,
     FoundTasks,
@@ -392,6 +395,37 @@ def covered_rounds(queue: BlindQueue, target: float) -> tuple[Certified, int, in
     if certified is None or not whole:
         return None
     return certified, whole[0].after, whole[-1].through
+
+
+_WHY: dict[Reason, str] = {
+    "recounted": "votes were counted again since, which changed labels or scores",
+    "question_changed": "the question, its prompt or the embedder has changed since",
+    "labels_changed": "labels that it covers are gone, since their tasks were deleted",
+    "evidence_changed": "people have changed or withdrawn answers that it rests on",
+}
+"""What each reason means for which a certificate no longer holds."""
+
+
+def certificate_reports(connection: Connection, project: str) -> tuple[CertificateReport, ...]:
+    """The certificates of a project, the latest first. Reads every round that one covers."""
+    return tuple(
+        CertificateReport(
+            number=standing.certificate.number,
+            issued_at=standing.certificate.issued_at,
+            labels=standing.certificate.labels,
+            labels_hash=standing.certificate.labels_hash,
+            file_hash=standing.certificate.file_hash,
+            reason=standing.reason,
+            message=_holds(standing.certificate) if standing.reason is None else _WHY[standing.reason],
+        )
+        for standing in Certificates(connection, project).standings()
+    )
+
+
+def _holds(certificate: Issued) -> str:
+    """What a certificate says that nothing has overtaken."""
+    certified = sum(found.get("certified", 0) for found in certificate.evidence.values())
+    return "it holds" if certified else "it certifies no label, since it rests on too few blind labels"
 
 
 def _digest(items: Iterable[object]) -> str | None:

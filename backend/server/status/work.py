@@ -5,11 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy import Connection
 
-from backend.errors import BudgetExhaustedError, EmptyTextError, NoUsableAnswerError, StoppingError, cure_of
+from backend.errors import (
+    BudgetExhaustedError,
+    EmptyTextError,
+    NoUsableAnswerError,
+    StoppingError,
+    cure_of,
+    meaning_of,
+)
 from backend.ledger import money
 from backend.ledger import projects as failed_tasks
 from backend.ledger.missing_votes import Mark
@@ -20,6 +27,7 @@ from backend.ledger.reports import ProjectSums
 from backend.server.status.formats import named_task, of, share_of_hundred
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
+    Alert,
     CertifyReport,
     FailedTasksReport,
     NextStep,
@@ -105,20 +113,35 @@ def failed_task_reports(connection: Connection, project: str) -> tuple[FailedTas
     """The failed tasks of a project by reason, the most frequent first."""
     commands = commands_of(project)
     return tuple(
-        FailedTasksReport(code, tasks, final=code in _FINAL, fix=failure_fix(code, commands))
+        FailedTasksReport(code, tasks, final=code in _FINAL, fix=_failure_fix(code, commands))
         for code, tasks in FailedTasks(connection, project).count().items()
     )
 
 
-def failure_fix(code: str, commands: Commands) -> str:
+def _failure_fix(code: str, commands: Commands) -> str:
     """What to do about the tasks that failed for a reason."""
     if code in _FINAL:
         return f"{cure_of(code)}; {commands.again} makes one more attempt"
-    if code == StoppingError.code and commands is SAME_COMMAND:
+    if code == StoppingError.code and commands is SAME_COMMAND:  # there is no server to start again
         return f"run {commands.predict}"
     if code in _MORE_UNTRIED:
         return f"{cure_of(code)}; then run {commands.predict}"
     return f"{cure_of(code)}; then run {commands.failed}"
+
+
+def failure_alert(code: str, tasks: int, commands: Commands) -> Alert:
+    """The alarm about the tasks without a label that failed for a reason."""
+    fix = _failure_fix(code, commands)
+    if code == StoppingError.code:
+        were = "was" if tasks == 1 else "were"
+        return Alert(code, f"{of(tasks, 'task')} {were} interrupted: {meaning_of(code)}", fix)
+    lack = "lacks" if tasks == 1 else "lack"
+    if code.startswith("model_"):
+        why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"
+    else:
+        why = f", because {meaning_of(code)}"
+    level: Literal["note", "alarm"] = "note" if code == EmptyTextError.code else "alarm"
+    return Alert(code, f"{of(tasks, 'task')} {lack} a label{why}", fix, level=level)
 
 
 def failed_task_list(

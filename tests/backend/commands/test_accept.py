@@ -16,7 +16,7 @@ from label_studio_requests import Annotation, Project, annotated, task
 from stored_rounds import a_key, a_round
 from whole_backend import Backend, votes
 
-from backend.commands.accept import Acceptance, Evidence, _Decided, undo_accepted
+from backend.commands.accept import _Acceptance, _Decided, _Evidence, _undo_accepted
 from backend.commands.report import _task_score
 from backend.errors import ConfigError, LabelStudioError
 from backend.label_studio.client import Client
@@ -43,15 +43,15 @@ def with_predictions(api: LabelStudioApi, *scores: float) -> list[int]:
     return numbers
 
 
-def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> Acceptance:
+def acceptance(api: LabelStudioApi, ledger: Ledger, **changes: Any) -> _Acceptance:
     """A run in which the ledger knows, and certifies, what Label Studio has."""
     decided = {
         number: _Decided(stored["predictions"][0]["score"], LABELS, certified=True)
         for number, stored in api.tasks.items()
         if stored["predictions"]
     }
-    given = {"above": 0.9, "uncertified": False, "evidence": Evidence(decided, frozenset(), 0.9), **changes}
-    return Acceptance(api.client(), ledger, PROJECT, "3.1", "camvo", **given)
+    given = {"above": 0.9, "uncertified": False, "evidence": _Evidence(decided, frozenset(), 0.9), **changes}
+    return _Acceptance(api.client(), ledger, PROJECT, "3.1", "camvo", **given)
 
 
 def recorded(ledger: Ledger) -> list[rounds.Accepted]:
@@ -137,7 +137,7 @@ def test_an_answer_that_a_condition_hides_is_neither_expected_nor_counted(
             )
         stored = projects.get(connection, "3.1")
         assert stored is not None
-        decided = Evidence.load(connection, stored, 0.9).decided[1]
+        decided = _Evidence.load(connection, stored, 0.9).decided[1]
         epochs = ProjectRounds(connection, "3.1").latest_epochs()
         shown = Recounts(connection, "3.1").open_answers(epochs)
     assert (decided.score, decided.labels.keys()) == (pytest.approx(score), labels)
@@ -155,7 +155,7 @@ def test_a_task_with_a_question_that_a_recount_has_shown_is_left_out(
         rounds.insert_each(connection, [a_round(key, label="Sad", score=0.95)])
         stored = projects.get(connection, "3.1")
         assert stored is not None
-        evidence = Evidence.load(connection, stored, 0.9)
+        evidence = _Evidence.load(connection, stored, 0.9)
     assert evidence.decided[number].open == {"why"}
     tasks, left = acceptance(api, ledger, evidence=evidence, uncertified=True).chosen()
     assert (tasks, [*left]) == ([], ["with a question that is not filled in"])
@@ -164,7 +164,7 @@ def test_a_task_with_a_question_that_a_recount_has_shown_is_left_out(
 def test_a_blind_task_is_left_out_even_if_it_has_a_prediction(api: LabelStudioApi, ledger: Ledger) -> None:
     [number] = with_predictions(api, 0.95)
     run = acceptance(api, ledger, uncertified=True)
-    blind = Evidence(run.evidence.decided, frozenset([number]), 0.9)
+    blind = _Evidence(run.evidence.decided, frozenset([number]), 0.9)
     again = acceptance(api, ledger, uncertified=True, evidence=blind)
     assert again.chosen() == ([], Counter(blind=1))
 
@@ -174,7 +174,7 @@ def test_an_uncovered_label_is_accepted_on_request_only(
     api: LabelStudioApi, ledger: Ledger, uncertified: bool
 ) -> None:
     [number] = with_predictions(api, 0.95)
-    evidence = Evidence({number: _Decided(0.95, LABELS, certified=False)}, frozenset(), 0.9)
+    evidence = _Evidence({number: _Decided(0.95, LABELS, certified=False)}, frozenset(), 0.9)
     tasks, _ = acceptance(api, ledger, evidence=evidence, uncertified=uncertified).chosen()
     assert tasks == ([number] if uncertified else [])
 
@@ -196,7 +196,7 @@ def test_a_task_that_somebody_begins_meanwhile_is_left_out(api: LabelStudioApi, 
 def test_without_a_certificate_nothing_is_accepted(
     threshold: float | None, above: float, refusal: str | None
 ) -> None:
-    evidence = Evidence({}, frozenset(), threshold)
+    evidence = _Evidence({}, frozenset(), threshold)
     if refusal is None:
         evidence.require_certificate(above)
         return
@@ -213,7 +213,7 @@ def test_undo_deletes_what_nobody_touched_and_nothing_else(api: LabelStudioApi, 
     acceptance(api, ledger).accept([kept, deleted, gone])
     api.tasks[kept]["annotations"][0]["lead_time"] = 4.0
     api.tasks[gone]["annotations"].clear()
-    outcome = undo_accepted(api.client(), ledger, PROJECT, "3.1")
+    outcome = _undo_accepted(api.client(), ledger, PROJECT, "3.1")
     assert outcome == Counter(kept=1, deleted=1, gone=1)
     left = {number for number, stored in api.tasks.items() if stored["annotations"]}
     assert left == {kept, by_hand}
@@ -228,7 +228,7 @@ def test_undo_keeps_an_annotation_that_a_program_changed_without_a_lead_time(
     [annotation] = api.tasks[changed]["annotations"]
     api.client().change_annotation(annotation["id"], {"result": [region("Sad")]})
     api.tasks[skipped]["annotations"][0]["was_cancelled"] = True
-    assert undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter(kept=2, deleted=1)
+    assert _undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter(kept=2, deleted=1)
     assert not api.tasks[untouched]["annotations"]
 
 
@@ -242,7 +242,7 @@ def test_undo_reads_what_is_noted_once_the_prediction_is_gone(
     acceptance(api, ledger).accept([sure])
     api.tasks[sure]["annotations"][0]["result"] = [region(mood)]
     api.tasks[sure]["predictions"].clear()
-    assert undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter({what: 1})
+    assert _undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter({what: 1})
 
 
 def broken(client: Client, *, done: bool) -> Client:
@@ -290,7 +290,7 @@ def test_undo_deletes_what_a_run_accepted_that_ended_before_it_was_noted(
     if touched:
         api.tasks[sure]["annotations"][0]["lead_time"] = 4.0
     what = "kept" if touched else "deleted"
-    assert undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter({what: 1})
+    assert _undo_accepted(api.client(), ledger, PROJECT, "3.1") == Counter({what: 1})
     assert len(api.tasks[sure]["annotations"]) == 1 + touched
 
 
@@ -298,7 +298,7 @@ def test_undo_as_a_dry_run_counts_the_same_and_deletes_nothing(api: LabelStudioA
     tasks = with_predictions(api, 0.95, 0.96)
     acceptance(api, ledger).accept(tasks)
     api.tasks[tasks[0]]["annotations"][0]["lead_time"] = 4.0
-    outcome = undo_accepted(api.client(), ledger, PROJECT, "3.1", dry_run=True)
+    outcome = _undo_accepted(api.client(), ledger, PROJECT, "3.1", dry_run=True)
     assert outcome == Counter(kept=1, deleted=1)
     assert all(api.tasks[task]["annotations"] for task in tasks)
     assert len(recorded(ledger)) == 2

@@ -15,7 +15,7 @@ from served_app import served
 from whole_backend import CALL, Backend, votes
 
 from backend.commands.bulk import quoting as output
-from backend.commands.bulk.predict_command import predict_project, quote_of_run
+from backend.commands.bulk.predict_command import _quote_of_run, predict_project
 from backend.commands.bulk.predicting import PredictionRun
 from backend.commands.bulk.quoting import RandomSample, _print_quote
 from backend.commands.shared.backend_client import BackendClient
@@ -48,7 +48,7 @@ def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
         "model_version": "camvo",
     }
     asked = PredictionRun(client=api.client(), predictor=client, batch=2, **options, **changes)
-    return quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
+    return _quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
 
 
 def test_a_quote_calls_a_project_by_its_number() -> None:

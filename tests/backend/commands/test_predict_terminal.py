@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from backend.commands.bulk import predicting
-from backend.commands.bulk.predict_command import run_on_terminal
+from backend.commands.bulk.predict_command import _run_on_terminal
 from backend.commands.bulk.predicting import Tally, _watching
 from backend.commands.shared.backend_client import Progress
 from backend.commands.shared.output import Advance
@@ -34,7 +34,7 @@ class Run:
 
 def shown(do: Callable[[Advance, Tally], None], tasks: int = 10) -> tuple[int, str]:
     stream = io.StringIO()
-    code = run_on_terminal(Console(file=stream, width=200), Run(do), tasks)  # type: ignore[arg-type]
+    code = _run_on_terminal(Console(file=stream, width=200), Run(do), tasks)  # type: ignore[arg-type]
     return code, stream.getvalue()
 
 
@@ -74,7 +74,7 @@ def test_ctrl_c_says_what_is_done_and_what_happens_next() -> None:
 
     stream = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
-        run_on_terminal(Console(file=stream, width=200), Run(do), 10)  # type: ignore[arg-type]
+        _run_on_terminal(Console(file=stream, width=200), Run(do), 10)  # type: ignore[arg-type]
     text = stream.getvalue()
     assert text.startswith("3 predictions stored")
     assert "50 at most" in text
@@ -87,7 +87,7 @@ def test_an_error_comes_after_the_totals() -> None:
 
     stream = io.StringIO()
     with pytest.raises(BackendError):
-        run_on_terminal(Console(file=stream), Run(do), 10)  # type: ignore[arg-type]
+        _run_on_terminal(Console(file=stream), Run(do), 10)  # type: ignore[arg-type]
     assert "0 predictions stored" in stream.getvalue()
 
 

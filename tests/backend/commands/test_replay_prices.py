@@ -37,6 +37,10 @@ def test_without_any_the_json_beside_the_table_has_them(tmp_path: Path) -> None:
     assert read_prices(None, MODELS, tmp_path / "votes.csv") == {"large": 1.0, "small": 2.0}
 
 
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    assert from_file(tmp_path, '\ufeff{"large": 1, "small": 2}') == {"large": 1.0, "small": 2.0}
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -299,6 +299,12 @@ def test_a_file_of_each_annotator_needs_no_column(folder: LabelFolder) -> None:
     assert sorted(each.labels["label"] for each in annotations(folder)) == ["Glad", "Sad"]
 
 
+def test_a_blank_cell_names_no_annotator_so_the_option_does(folder: LabelFolder) -> None:
+    name = by_annotators(folder, (0, " ", "Sad"), (1, "7", "Sad"))
+    tally = teach_file(folder.path / name, folder.path / "camvo.yaml", "anna")
+    assert tally.annotators.keys() == {"anna", "7"}
+
+
 def test_one_annotator_with_two_labels_for_a_task_is_refused(folder: LabelFolder) -> None:
     with pytest.raises(DatasetError, match="another label"):
         teach(folder, by_annotators(folder, (0, "anna", "Sad"), (0, "anna", "Glad")))

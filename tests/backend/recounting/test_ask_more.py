@@ -16,7 +16,7 @@ from same_state import assert_same_state
 from served_app import served
 from whole_backend import CALL
 
-from backend.commands.bulk.recounting import RecountRun, ask_for_more
+from backend.commands.bulk.recounting import RecountRun, _ask_for_more
 from backend.commands.shared.certificate import issue_certificate
 from backend.learning.states import FitCache
 from backend.ledger import certificates, money, recounts
@@ -196,7 +196,7 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
         counting = RecountRun(
             doubtful.api.client(), backend, project["id"], doubtful.project.key, project["label_config"]
         )
-        tally = ask_for_more(counting, 1.0, _nothing)
+        tally = _ask_for_more(counting, 1.0, _nothing)
     assert not further(doubtful, drafted)
     assert all(further(doubtful, number) for number in others)
     assert tally.spent_usd == pytest.approx(CALL * tally.votes)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backend import settings
-from backend.commands.accept import Evidence
+from backend.commands.accept import _Evidence
 from backend.learning.teaching import record_blind_answer
 from backend.ledger import Ledger, blind_tasks, human_annotations, projects, recounts, rounds
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
@@ -82,7 +82,7 @@ class Audit:
         with self.ledger.read() as connection:
             project = projects.get(connection, PROJECT)
             assert project is not None
-            found = Evidence.load(connection, project, TARGET)
+            found = _Evidence.load(connection, project, TARGET)
         return [task for task, decided in found.decided.items() if decided.certified]
 
     def report(self) -> ProjectReport:

@@ -31,7 +31,7 @@ from backend.server.status.formats import templates
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
 from backend.server.status.question_reports import best_single_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
-from backend.server.status.work import SAME_COMMAND, failure_fix
+from backend.server.status.work import SAME_COMMAND, _failure_fix
 from camvo.student import STUDENT
 
 NO_SHARE = Share.of(())
@@ -283,4 +283,4 @@ def test_the_student_is_not_called_a_model_that_is_no_longer_asked(name: str, sa
 def test_where_tasks_wait_that_did_not_fail_the_advice_is_a_command_that_asks_about_them_too(
     code: str,
 ) -> None:
-    assert failure_fix(code, SAME_COMMAND).endswith("run the same command")
+    assert _failure_fix(code, SAME_COMMAND).endswith("run the same command")

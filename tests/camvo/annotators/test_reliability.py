@@ -10,7 +10,7 @@ import pytest
 from scipy.special import betaincinv
 from simulated_people import simulate
 
-from camvo.annotators import LEVEL, PRIOR_PERSON, PeoplesTask, fit_reliabilities, weighed_label
+from camvo.annotators import _ACCURACY_LEVEL, PRIOR_PERSON, PeoplesTask, fit_reliabilities, weighed_label
 from camvo.errors import InvalidParameterError
 from camvo.votes.labels import LABEL_VOTE
 from camvo.votes.registry import agreed_answer
@@ -35,7 +35,7 @@ def test_with_ground_truth_the_interval_is_that_of_as_many_labels_as_were_judged
     [fitted] = fit_reliabilities(tasks, 3).people.values()
     p = fitted.right
     judged = max((right * (1 - p) ** 2 + wrong * p**2) / (p * (1 - p)), 1.0)
-    tail = (1 - LEVEL) / 2
+    tail = (1 - _ACCURACY_LEVEL) / 2
     assert [fitted.low, fitted.high] == pytest.approx(
         betaincinv(p * judged, (1 - p) * judged, [tail, 1 - tail]).tolist(), rel=1e-6
     )
@@ -147,5 +147,5 @@ def test_intervals_hold_the_accuracy_as_often_as_they_say(tasks: int, models: bo
         fits = [(people[str(number)], right) for number, right in enumerate(MIXED)]
         held += [fit.low <= right <= fit.high for fit, right in fits]
         below += [fit.high < right for fit, right in fits]
-    assert np.mean(held) > LEVEL - 0.04
+    assert np.mean(held) > _ACCURACY_LEVEL - 0.04
     assert np.mean(below) < 0.08, "an annotator is rarely judged worse than they are"

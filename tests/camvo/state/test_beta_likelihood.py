@@ -14,7 +14,7 @@ from camvo.numerics.small import EPSILON
 from camvo.policies.camvo import CaMVo
 from camvo.policies.ensemble import Ensemble
 from camvo.policies.policy import Observation
-from camvo.state.arm import NO_SPREAD, BetaSums, _ClassSums, _fit_beta, posterior
+from camvo.state.arm import _NO_BETA_SPREAD, BetaSums, _ClassSums, _fit_beta, posterior
 from camvo.state.contribution import Change, Contribution
 from camvo.state.state import State
 
@@ -103,7 +103,7 @@ def test_without_two_spread_observations_there_is_no_estimate(qs):
 @pytest.mark.parametrize("width", [2e-6, 5e-4])
 def test_a_variance_below_epsilon_is_left_to_the_moments_which_clip_it(width):
     sums = summed([0.5 - width, 0.5 + width] * 3)
-    assert NO_SPREAD < width**2 < EPSILON
+    assert _NO_BETA_SPREAD < width**2 < EPSILON
     assert sums.likeliest() == sums.moments()
 
 

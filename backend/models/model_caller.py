@@ -256,10 +256,9 @@ class ModelCaller:
         request = model.request(messages, schema)
         if model.settings.is_embedded:
             request["questions"] = tuple(questions)
-        counted = model.count(messages)
+        counted, most_input = model.count(messages), model.most_input(messages, schema)
         tokens = counted * model.meter.factor + model.meter.output_tokens * tasks
         until = asyncio.get_running_loop().time() + patience
-        most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
         passage: Passage | None = None
         rested = self._rests_in_outage
@@ -277,26 +276,30 @@ class ModelCaller:
                 failure = model_error(error, model.settings.name)
                 self._leave(passage, _end_of_failure(error, failure))
                 if _is_about_schema(error, failure, request) and model.may_refuse(schema):
-                    request = model.without_schema(request)
-                    passage = None
-                    continue
-                self.breaker.failed(failure)
-                self.outage.failed(failure, probe=turn is not None and turn.probe)
-                if not isinstance(failure, RateLimitedError):
-                    raise failure from None
-                refusal = failure  # the call cost nothing, and waits for its turn again
+                    request, passage = model.without_schema(request), None
+                else:
+                    refusal = self._refusal(failure, turn)
                 continue
             except BaseException:
                 self._leave(passage, CallEnd())
                 raise
-            seconds = self._clock() - asked_at
-            received = read_response(response)
-            used = min(received.input_tokens + received.output_tokens, most + model.settings.max_tokens)
-            allowed = answers.allowances(answers.response_headers(response))
-            self._leave(passage, CallEnd(seconds=seconds, tokens=float(used) or None, allowances=allowed))
+            seconds, received = self._clock() - asked_at, read_response(response)
+            self._leave(passage, _end_of_answer(response, received, seconds, most_input, model.settings))
             self.model.note_schema(schema, taken=_SCHEMA in request)
-            sent = schema if _SCHEMA in request else None
-            return replace(self._answer(model, received, counted, most, seconds, tasks), schema=sent)
+            answer = self._answer(model, received, counted, most_input, seconds, tasks)
+            return replace(answer, schema=schema if _SCHEMA in request else None)
+
+    def _refusal(self, failure: ModelError, turn: Turn | None) -> RateLimitedError:
+        """Note that a call has failed. A refusal for the rate is returned: it cost nothing, so it may go on.
+
+        Raises:
+            ModelError: the call has failed in another way.
+        """
+        self.breaker.failed(failure)
+        self.outage.failed(failure, probe=turn is not None and turn.probe)
+        if not isinstance(failure, RateLimitedError):
+            raise failure from None
+        return failure
 
     @property
     def _rests_in_outage(self) -> bool:
@@ -473,6 +476,15 @@ def _tokens_of(content: str, settings: ModelSettings) -> int:
     if not content or len(content) > _BYTES_PER_TOKEN * settings.max_tokens:
         return most if content else 0
     return min(litellm_info.count_tokens((content,)), most)
+
+
+def _end_of_answer(
+    response: Any, received: ProviderResponse, seconds: float, most_input: int, settings: ModelSettings
+) -> CallEnd:
+    """Return how a call ended that was answered."""
+    used = min(received.input_tokens + received.output_tokens, most_input + settings.max_tokens)
+    allowed = answers.allowances(answers.response_headers(response))
+    return CallEnd(seconds=seconds, tokens=float(used) or None, allowances=allowed)
 
 
 def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from backend.ledger.events import StateKey
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
@@ -97,6 +98,11 @@ class JobQuestion(TaskQuestion):
     """A question of a job, and the key of its round."""
 
     key: RoundKey = field(kw_only=True)
+
+    @property
+    def state_key(self) -> StateKey:
+        """The key of what is learnt about the question."""
+        return StateKey(self.key.project, self.key.control, self.key.epoch)
 
 
 def is_audit(project: str, task: int, share: float) -> bool:

@@ -113,7 +113,7 @@ def is_audit(project: str, task: int, share: float) -> bool:
         task: the task's id.
         share: the share of tasks to audit, in [0, 1].
     """
-    return random_draw("audit", project, task) < share * 2**64
+    return share > 0.0 and random_draw("audit", project, task) < share * 2**64
 
 
 def random_draw(purpose: str, project: str, task: int) -> int:

@@ -135,11 +135,11 @@ class ModelCaller:
             if self._held > patience:
                 return RateLimitedError.code
             return None if awaited or not self.breaker.resting else self._reason
-        return self._reason if self.resting else None
+        return self._reason
 
     @property
     def _reason(self) -> str | None:
-        """The code of the reason why the model rests; ``None`` if it has just ended."""
+        """The code of the reason why the model rests; ``None`` if it does not."""
         if self._held > self.model.settings.timeout:
             return RateLimitedError.code
         return self.breaker.failure
@@ -407,18 +407,14 @@ class ModelCaller:
         model.meter.observe(Used(counted, input_tokens, output_tokens, cached), tasks=tasks)
         self.breaker.answered()
         self.outage.answered()
-        error = _response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
-        if error is not None:
+        usage = Usage(input_tokens, output_tokens, cost, cached)
+        if (error := _response_error(received, model.settings, usage)) is not None:
             raise error
         return ModelAnswer(
             content=received.content,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            cost=cost,
+            usage=usage,
             seconds=seconds,
-            counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
-            cached=cached,
             tokens=received.tokens,
             version=received.version,
             cut_off=received.cut_off,

@@ -397,15 +397,14 @@ class CachingPool:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, monotonic() - started)
             await self._calls.settle(key, query, call, outcome)
             raise
-        usage = answer.usage
         confidences = answer_confidences(answer.content, answer.tokens, query.questions, answer.schema)
         outcome = CallOutcome(
-            answer.content, usage, None, answer.seconds, confidences, answer.version, answer.cut_off
+            answer.content, answer.usage, None, answer.seconds, confidences, answer.version, answer.cut_off
         )
         await self._calls.settle(key, query, call, outcome)
         return PaidAnswer(
             answer.content,
-            answer.cost,
+            answer.usage.cost,
             confidences=confidences,
             version=answer.version,
             cut_off=answer.cut_off,

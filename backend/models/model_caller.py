@@ -30,7 +30,8 @@ from backend.models.batches import adapters
 from backend.models.batches.provider import BatchProvider
 from backend.models.calls import CallGate, ModelAnswer, ProviderResponse, read_response, stopping
 from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
-from backend.models.model import Model, TokenPrices, Used
+from backend.models.model import Model
+from backend.models.prices import TokenPrices, Used
 from backend.models.rates import answers
 from backend.models.rates.answers import CallEnd, Clock, RateStore
 from backend.models.rates.gate import Passage, RateGate

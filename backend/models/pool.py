@@ -42,8 +42,9 @@ from backend.models.call_ledger import (
 )
 from backend.models.calls import CallGate
 from backend.models.failures import Turn, Wait
-from backend.models.model import Model, TokenMeter, count_text
+from backend.models.model import Model, count_text
 from backend.models.model_caller import Backlog, ModelCaller
+from backend.models.prices import TokenMeter
 from backend.models.rates.answers import Clock, RateStore
 from backend.models.rates.controller import ProcessRates
 from backend.questions.prompts.confidences import answer_confidences

@@ -31,7 +31,8 @@ from backend.errors import (
 from backend.models import Pool
 from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
-from backend.models.model import Used, count_text
+from backend.models.model import count_text
+from backend.models.prices import Used
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from backend.testing import OpenAIServer, Reply

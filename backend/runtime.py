@@ -37,9 +37,10 @@ from backend.ledger.money import usage_by_model
 from backend.models import Pool, embedded_voters
 from backend.models.call_ledger import CallLedger
 from backend.models.embedder import Embedder
-from backend.models.model import MAX_FACTOR, Used
+from backend.models.model import MAX_FACTOR
 from backend.models.packed_pool import PackedPool
 from backend.models.pool import CachingPool
+from backend.models.prices import Used
 from backend.models.rates.controller import LedgerRates
 from backend.recounting.further import FurtherAsking
 from backend.settings import Environment, Settings

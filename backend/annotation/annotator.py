@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.asking import Asking, Voters, compared, weigh
+from backend.annotation.asking import Asking, Voters, compared
 from backend.annotation.batch_stage import BatchStages
 from backend.annotation.job import Contexts, EmbeddedContexts, Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import HeldRounds, JobQuestions, skip_questions
@@ -34,7 +34,6 @@ from backend.ledger import LedgerAccess, human_annotations, projects, recounts, 
 from backend.ledger import answers as pack_checks
 from backend.ledger.batches import Lines, WaitingTasks
 from backend.ledger.database.writer import GroupedReads, GroupedWrite
-from backend.ledger.events import StateKey
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.projects import FailedTasks
 from backend.ledger.recounts import FurtherVote, FurtherVotes
@@ -43,8 +42,9 @@ from backend.questions.question import policy_for, questions_to_ask
 from backend.telemetry import metrics, tracing
 from camvo.numerics.small import is_known
 from camvo.policies.joint import Joint
-from camvo.policies.policy import Conditions, Plan, Policy
+from camvo.policies.policy import Conditions, Plan
 from camvo.stages.stages import on_question
+from camvo.state.contribution import Contribution
 from camvo.student import STUDENT, StudiedText
 from camvo.twins import not_voted
 from camvo.votes import registry
@@ -180,43 +180,32 @@ class Annotator:
         """Plan, ask, decide and record the questions that have no round yet, and add their rounds."""
         contexts = EmbeddedContexts(self._questions.embedder)
         prompt = await self._questions.prompt(job, questions, contexts, alone=alone)
-        if job.batching is None:
-            if known.in_batch:
-                await self._batch_stages.refuse_waiting(job, questions)
-            asking = Asking(self._voters, job, prompt)
-        else:
-            asking = await self._batch_stages.begin(job, job.batching, questions, prompt)
+        asking = await self._asking(job, questions, prompt, known)
         with tracing.span(tracing.PLAN) as span:
-            policy, planned = await self._planned(job, questions, contexts, asking, known)
-            plan, planned_at = asking.fixed(planned.plan), self._access.clock()
-            if holds_contexts := _holds_contexts(job, questions, contexts, plan):
-                texts = [question.context for question in questions]
-                self._questions.embedder.expect(texts, soon=job.hurried)
-            span.note(policy=job.settings.policy.name, first=plan.subset)
-        with self._openings.asking(job.project, plan):
-            replies = await asking.ask(policy, plan, planned.known)
-            decide = partial(policy.decide, plan, replies.votes, confidences=replies.confidences)
-            decisions = await weigh(replies.votes, decide)
+            planned = await self._planned(job, questions, contexts, asking, known)
+            span.note(policy=job.settings.policy.name, first=planned.plan.subset)
+        planned_at = self._access.clock()
+        if holds_contexts := _holds_contexts(job, questions, contexts, planned.plan):
+            texts = [question.context for question in questions]
+            self._questions.embedder.expect(texts, soon=job.hurried)
+        with self._openings.asking(job.project, planned.plan):
+            replies = await asking.ask(planned.policy, planned.plan, planned.known)
+            decisions = await planned.decisions(replies)
             undecided = [question.name for question in questions if question.name not in decisions]
             if not decisions:
                 asking.failed()
                 raise no_vote_error(job, replies, undecided if known.rounds else ())
             if holds_contexts:
-                vectors = [contexts.of(question, soon=job.hurried) for question in questions]
-                embedded = await asyncio.gather(*vectors)
-                plan = plan.with_contexts(
-                    {question.name: context for question, context in zip(questions, embedded, strict=True)}
-                )
+                planned = replace(planned, plan=await _with_contexts(planned.plan, job, questions, contexts))
             task = _FinishedTask(
                 job=job,
                 questions=questions,
                 prompt=prompt,
-                policy=policy,
-                plan=plan,
+                planned=planned,
                 replies=replies,
                 decisions=decisions,
-                scores=await self._scores(job, questions, plan, replies.votes, decisions),
-                studied=planned.studied(policy, plan, replies),
+                scores=await self._scores(job, questions, planned.plan, replies.votes, decisions),
+                studied=planned.studied(replies),
                 planned_at=planned_at,
                 now=self._access.clock(),
                 blind=known.blind,
@@ -228,10 +217,20 @@ class Annotator:
         if undecided:
             raise no_vote_error(job, replies, undecided)
 
+    async def _asking(
+        self, job: Job, questions: Sequence[JobQuestion], prompt: TaskPrompt, known: _Known
+    ) -> Asking:
+        """The way in which models are asked: all of them at once, or some of them in providers' batches."""
+        if job.batching is not None:
+            return await self._batch_stages.begin(job, job.batching, questions, prompt)
+        if known.in_batch:
+            await self._batch_stages.refuse_waiting(job, questions)
+        return Asking(self._voters, job, prompt)
+
     async def _planned(
         self, job: Job, questions: Sequence[JobQuestion], contexts: Contexts, asking: Asking, known: _Known
-    ) -> tuple[Policy, Planned]:
-        """The policy and its plan; made again once the first rounds of the project have ended, if awaited.
+    ) -> Planned:
+        """The plan; made again once the first rounds of the project have ended, if awaited.
 
         Meanwhile models have answered for the first time, which changes prices. All waits together are
         bounded: a task has a deadline.
@@ -243,7 +242,7 @@ class Annotator:
             ended = self._openings.ended[job.project]
             planned = await self._planner.plan(job, questions, contexts, terms)
             if not (held and self._openings.is_full(job.project, planned.plan, ended)):
-                return terms.policy, planned
+                return replace(planned, plan=asking.fixed(planned.plan))
             with self._voters.waiting(asking.prompt):
                 held = await self._openings.wait(job.project, until)
 
@@ -280,11 +279,10 @@ class Annotator:
             name, estimates = question.name, plan.estimates[question.name]
             if name not in decisions or estimates.aggregation != LABEL_VOTE:
                 continue
-            key = StateKey(job.project, question.key.control, question.key.epoch)
             votes_cast = {arm: votes[arm][name] for arm in plan.arms if name in votes.get(arm, {})}
             if not votes_cast:
                 continue
-            scorer = await self._scorers.current(key, plan.arms, estimates.labels)
+            scorer = await self._scorers.current(question.state_key, plan.arms, estimates.labels)
             scores[name] = scorer.score_decision(votes_cast, decisions[name])
         return scores
 
@@ -296,6 +294,15 @@ def _holds_contexts(job: Job, questions: Sequence[JobQuestion], contexts: Contex
     """
     explores = plan.stages is None or plan.stages.exploration == "everyone"
     return job.review or explores or any(map(is_known, map(contexts.so_far, questions)))
+
+
+async def _with_contexts(
+    plan: Plan, job: Job, questions: Sequence[JobQuestion], contexts: EmbeddedContexts
+) -> Plan:
+    """The plan with the contexts of its questions, for the rounds to hold."""
+    embedded = await asyncio.gather(*(contexts.of(question, soon=job.hurried) for question in questions))
+    names = (question.name for question in questions)
+    return plan.with_contexts(dict(zip(names, embedded, strict=True)))
 
 
 def _ready(questions: Sequence[JobQuestion], rounds: Mapping[RoundKey, Round]) -> list[JobQuestion]:
@@ -371,8 +378,7 @@ class _FinishedTask:
         job: the task.
         questions: the questions that models were asked about.
         prompt: what the models were shown.
-        policy: the policy that planned and decided.
-        plan: its plan.
+        planned: its plan.
         replies: what the models replied.
         decisions: by question, for the questions that got a vote.
         scores: the calibrated score by question, for questions whose policy score was calibrated.
@@ -385,8 +391,7 @@ class _FinishedTask:
     job: Job
     questions: Sequence[JobQuestion]
     prompt: TaskPrompt
-    policy: Policy
-    plan: Plan
+    planned: Planned
     replies: Replies
     decisions: Mapping[str, Decision]
     scores: Mapping[str, float]
@@ -406,14 +411,14 @@ class _FinishedTask:
         The trust in that score, the scores of labels with a recall, the confidences, the label for the
         student's text and the examples are in it if there are any.
         """
-        aggregation, decision = self.plan.estimates[question].aggregation, self.decisions[question]
+        policy, plan, decision = self.planned.policy, self.planned.plan, self.decisions[question]
         description: dict[str, Any] = {
-            "aggregation": registry.describe_aggregation(aggregation),
+            "aggregation": registry.describe_aggregation(plan.estimates[question].aggregation),
             "score": decision.score,
         }
         if decision.trust:
             description["trust"] = decision.trust
-        if isinstance(self.policy, Joint) and (likely := self.policy.likely(decision.posterior)):
+        if isinstance(policy, Joint) and (likely := policy.likely(decision.posterior)):
             description["likely"] = likely
         if sure := on_question(self.replies.confidences, question):
             description["confidences"] = sure
@@ -423,7 +428,7 @@ class _FinishedTask:
             description["studied"] = self.studied[question].to_list()
         if self.prompt.tasks:
             description["examples"] = list(self.prompt.tasks)
-        return self.plan.describe(question) | description
+        return plan.describe(question) | description
 
 
 def _record_rounds(
@@ -484,8 +489,8 @@ def _new_rounds(
     chosen: Set[RoundKey],
 ) -> list[NewRound]:
     replies = finished.replies
-    packs = compared(finished.job, finished.plan, {**replies.beside, **replies.arms})
-    bill = replies.bill(finished.plan)
+    packs = compared(finished.job, finished.planned.plan, {**replies.beside, **replies.arms})
+    bill = replies.bill(finished.planned.plan)
     new = [
         _finished_round(connection, finished, bill, question, people, packs=packs.get(question.name, {}))
         for question in finished.questions
@@ -541,41 +546,51 @@ def _finished_round(
     packs: Mapping[str, bool],
 ) -> NewRound:
     """One round and what it teaches. The task's cost is shared equally among its decided questions."""
-    votes, confidences = finished.replies.votes, finished.replies.confidences
-    job, decision, questions = finished.job, finished.decisions[question.name], len(finished.decisions)
-    plan = finished.describe(question.name)
-    human = human_label(connection, question.key, plan, people)
+    job, plan, decision = finished.job, finished.planned.plan, finished.decisions[question.name]
+    votes, parts, described = (
+        finished.replies.votes,
+        len(finished.decisions),
+        finished.describe(question.name),
+    )
+    human = human_label(connection, question.key, described, people)
     label, taught_by = teacher(decision.label, human, job.settings, blind=finished.blind)
     studied = finished.studied.get(question.name)
     round_ = Round(
         key=question.key,
-        plan=plan,
+        plan=described,
         votes={arm: answers.get(question.name) for arm, answers in votes.items()},
         label=decision.label,
         score=finished.scores.get(question.name, decision.score),
-        cost_usd=bill.paid / questions,
-        full_cost_usd=bill.full / questions,
-        bounded_usd=bill.bounded / questions,
-        reused=len(bill.reused) / questions,
-        reused_usd=sum(bill.reused) / questions,
+        cost_usd=bill.paid / parts,
+        full_cost_usd=bill.full / parts,
+        bounded_usd=bill.bounded / parts,
+        reused=len(bill.reused) / parts,
+        reused_usd=sum(bill.reused) / parts,
         audit=finished.blind,
         audited=job.settings.audit > 0.0,
         taught=label,
         taught_by=taught_by,
-        context=finished.plan.estimates[question.name].context,
+        context=plan.estimates[question.name].context,
         created_at=finished.now,
         planned_at=finished.planned_at,
         text=b"" if studied is None else studied.ngrams,
         human=human,
-        confirmed=confirmation(decision.label, human, plan),
-        missing=finished.replies.missing(finished.plan.arms) or None,
-    )
-    lesson = finished.policy.contribution(
-        finished.plan, question.name, votes, label, human=taught_by == "human", confidences=confidences
+        confirmed=confirmation(decision.label, human, described),
+        missing=finished.replies.missing(plan.arms) or None,
     )
     for arm, agreed in packs.items():
         pack_checks.record_pack_checks(connection, question.key, arm, agreed=agreed, now=finished.now)
-    taught = None if studied is None else studied.lesson(label if taught_by == "human" else None)
-    contribution = replace(lesson, versions=finished.replies.versions, taught=taught)
+    lesson = _lesson(finished, question.name, label, human=taught_by == "human")
     shown = {arm: count for arm, count in finished.prompt.shown.items() if arm in votes}
-    return NewRound(round_, contribution, shown, finished.replies.failures(question.name))
+    return NewRound(round_, lesson, shown, finished.replies.failures(question.name))
+
+
+def _lesson(finished: _FinishedTask, question: str, label: str, *, human: bool) -> Contribution:
+    """What a round teaches by a label, which is a human's or the voted one."""
+    planned, replies = finished.planned, finished.replies
+    lesson = planned.policy.contribution(
+        planned.plan, question, replies.votes, label, human=human, confidences=replies.confidences
+    )
+    studied = finished.studied.get(question)
+    taught = None if studied is None else studied.lesson(label if human else None)
+    return replace(lesson, versions=replies.versions, taught=taught)

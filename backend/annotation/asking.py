@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -25,6 +24,7 @@ from backend.annotation.replies import (
     asked_singly,
     packed_reply,
     unusable_code,
+    voted_reply,
     votes_in,
 )
 from backend.errors import BudgetExhaustedError, LedgerFullError, ModelError, TaskError, WithdrawnError
@@ -327,28 +327,26 @@ class Voters:
     async def _packed_vote(self, task: PackedTask, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask about the task in a prompt with others; without votes and a failure if it was missing."""
         cancellation.set(None)  # other tasks share the call
-        query, read = _query(job, arm, prompt, prompt.messages), _reading(prompt)
-        asking = self._packs.ask(query, task, job.patience, lambda content: bool(read(content)))
+        query, reader = _query(job, arm, prompt, prompt.messages), _Reader(prompt)
+        asking = self._packs.ask(query, task, job.patience, reader.is_usable)
         answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
-        reply = packed_reply(await _votes_of(read, answer.content), answer.cost, answer.version)
-        return replace(reply, earlier=answer.earlier)
+        return packed_reply(await reader.votes(answer.content), answer)
 
     async def _vote(self, job: Job, arm: str, prompt: TaskPrompt) -> ModelReply:
         """Ask one model about this task alone."""
-        query, read = _query(job, arm, prompt, prompt.for_model(arm)), _reading(prompt)
-        asking = self._queries.ask(query, job.patience, lambda content: bool(read(content)))
+        query, reader = _query(job, arm, prompt, prompt.for_model(arm)), _Reader(prompt)
+        asking = self._queries.ask(query, job.patience, reader.is_usable)
         answer = await _answer_of(asking, arm)
         if isinstance(answer, ModelReply):
             return answer
-        votes = await _votes_of(read, answer.content)
+        votes = await reader.votes(answer.content)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
         if not answer.stored and not answer.shared:
             self.pool[arm].breaker.judged(code, (job.project, job.task))
         if code is None:
-            reply = ModelReply.voted(votes, answer.cost, answer.confidences, answer.version)
-            return replace(reply, earlier=answer.earlier)
+            return voted_reply(votes, answer)
         metrics.votes_missing.labels(model=arm, reason=code).inc()
         _log.info("no_vote", model=arm, task=job.task, code=code)
         return ModelReply({}, answer.cost, code, earlier=answer.earlier)
@@ -375,7 +373,7 @@ def _query(job: Job, arm: str, prompt: TaskPrompt, messages: Messages) -> ModelQ
 
 
 _LONG: Final = 4096
-"""Characters of an answer from which it is read in a thread, so that other tasks go on meanwhile."""
+"""Characters of an answer from which it is read in a thread."""
 
 
 _LONG_VOTES: Final = 20_000
@@ -389,16 +387,26 @@ async def weigh(votes: Votes, work: Callable[[], _T]) -> _T:
     return await asyncio.to_thread(work)
 
 
-_Reading: TypeAlias = Callable[[str], dict[str, str]]
+class _Reader:
+    """Reads the votes in answers to a prompt by question; the latest answer is read once."""
 
+    def __init__(self, prompt: TaskPrompt) -> None:
+        self._questions = prompt.questions
+        self._latest: tuple[str, dict[str, str]] | None = None
 
-def _reading(prompt: TaskPrompt) -> _Reading:
-    """What reads the votes in answers to a prompt by question; the latest answer is read once."""
-    return lru_cache(maxsize=1)(partial(votes_in, questions=prompt.questions))
+    def read(self, content: str) -> dict[str, str]:
+        """The votes in an answer; none if it is unusable."""
+        if self._latest is None or self._latest[0] != content:
+            self._latest = content, votes_in(content, self._questions)
+        return self._latest[1]
 
+    async def votes(self, content: str) -> dict[str, str]:
+        """The same; a long answer is read in a thread, so that other tasks go on meanwhile."""
+        return self.read(content) if len(content) < _LONG else await asyncio.to_thread(self.read, content)
 
-async def _votes_of(read: _Reading, content: str) -> dict[str, str]:
-    return read(content) if len(content) < _LONG else await asyncio.to_thread(read, content)
+    def is_usable(self, content: str) -> bool:
+        """Whether an answer gives a vote."""
+        return bool(self.read(content))
 
 
 async def _answer_of(asking: Awaitable[PaidAnswer], arm: str) -> PaidAnswer | ModelReply:

@@ -20,6 +20,7 @@ from backend.annotation.replies import (
     asked_singly,
     packed_reply,
     unusable_code,
+    voted_reply,
     votes_in,
 )
 from backend.errors import BatchPendingError, CutOffError, TaskDeletedError, UnusableAnswersError
@@ -28,7 +29,7 @@ from backend.ledger.answers import StoredAnswer
 from backend.ledger.batches import BatchLine, BatchTask, Lines, WaitingTasks
 from backend.models import Pool
 from backend.models.batches.provider import provider_body
-from backend.models.call_ledger import ATTEMPTS, attempt_key, is_last_attempt
+from backend.models.call_ledger import ATTEMPTS, PaidAnswer, attempt_key, is_last_attempt
 from backend.models.pack_ledger import pack_key
 from backend.questions.question import TaskQuestion
 from camvo.policies.policy import Conditions, Drawn, Plan, Policy, Waiting
@@ -84,8 +85,8 @@ class _KnownAnswers:
         standing = self.again(key, project, task, questions, retry=retry)
         if (reply := standing.reply) is None:
             return standing
-        packed = packed_reply(reply.votes, reply.cost, reply.version)
-        return _StandingAnswer(key, replace(packed, earlier=reply.earlier))
+        answer = PaidAnswer("", reply.cost, earlier=reply.earlier, version=reply.version)
+        return _StandingAnswer(key, packed_reply(reply.votes, answer))
 
     def _reply(
         self, stored: StoredAnswer, project: str, task: int, questions: Sequence[TaskQuestion]
@@ -98,8 +99,12 @@ class _KnownAnswers:
         if not votes:
             code = unusable_code(stored.content, cut_off=stored.cut_off)
             return ModelReply({}, cost, code, earlier=earlier)
-        reply = ModelReply.voted(votes, cost, stored.confidences, stored.version)
-        return replace(reply, earlier=earlier)
+        return voted_reply(
+            votes,
+            PaidAnswer(
+                stored.content, cost, earlier=earlier, confidences=stored.confidences, version=stored.version
+            ),
+        )
 
 
 def _wanted_line(  # noqa: PLR0917 - what a line is made of

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from backend.ledger.events import StateKey
 from backend.ledger.money import Purse
 from backend.ledger.rounds import RoundKey
 from backend.models.embedder import Embedder
@@ -98,6 +99,11 @@ class JobQuestion(TaskQuestion):
 
     key: RoundKey = field(kw_only=True)
 
+    @property
+    def state_key(self) -> StateKey:
+        """The key of what is learnt about the question."""
+        return StateKey(self.key.project, self.key.control, self.key.epoch)
+
 
 def is_audit(project: str, task: int, share: float) -> bool:
     """Whether a task is kept blind for an audit; decided by a hash, so that all processes agree.
@@ -107,7 +113,7 @@ def is_audit(project: str, task: int, share: float) -> bool:
         task: the task's id.
         share: the share of tasks to audit, in [0, 1].
     """
-    return random_draw("audit", project, task) < share * 2**64
+    return share > 0.0 and random_draw("audit", project, task) < share * 2**64
 
 
 def random_draw(purpose: str, project: str, task: int) -> int:

@@ -24,7 +24,6 @@ from backend.label_studio.client import http_client
 from backend.learning.examples import Examples, label_texts
 from backend.learning.label_schemes import Asked, epochs_with_other_instructions
 from backend.ledger import LedgerAccess, recounts, rounds
-from backend.ledger.events import StateKey
 from backend.ledger.projects import Schemes
 from backend.ledger.rounds import Round, RoundKey
 from backend.models.embedder import Embedder
@@ -175,32 +174,41 @@ class JobQuestions:
         errors: list[TaskError] = []
         for question in questions:
             try:
-                if question.images and job.settings.redact and not job.settings.unredacted_images:
-                    raise ImageUnavailableError(
-                        "texts are redacted, but an image cannot be",
-                        where=f"control {question.name}",
-                        fix="set unredacted_images: true if models may see the images as they are",
-                    )
-                if question.images and not self._voters.can_see(job):
-                    raise ImageUnavailableError(
-                        "no model that may be asked takes images",
-                        where=f"control {question.name}",
-                        fix="add a model that does; if litellm does not know that it does, set vision: true",
-                    )
-                sent = {
-                    key: await self._images.sendable(address, f"data.{key}")
-                    for key, address in question.images.items()
-                }
-                if sent and not self._voters.can_see(job, list(sent.values())):
-                    raise ImageUnavailableError(
-                        "the image is on the web, and no model that may be asked opens web addresses itself",
-                        where=f"control {question.name}",
-                        fix="upload the image to Label Studio, or add a model that does (docs/tags.md)",
-                    )
-                visible.append(replace(question, content=replace(question.content, images=sent)))
+                visible.append(await self._sendable(job, question) if question.images else question)
             except TaskError as error:
                 errors.append(error)
         return visible, errors
+
+    async def _sendable(self, job: Job, question: JobQuestion) -> JobQuestion:
+        """The question with images that a model can open.
+
+        Raises:
+            ImageUnavailableError: there is no such model, or no model may see them.
+        """
+        where = f"control {question.name}"
+        if job.settings.redact and not job.settings.unredacted_images:
+            raise ImageUnavailableError(
+                "texts are redacted, but an image cannot be",
+                where=where,
+                fix="set unredacted_images: true if models may see the images as they are",
+            )
+        if not self._voters.can_see(job):
+            raise ImageUnavailableError(
+                "no model that may be asked takes images",
+                where=where,
+                fix="add a model that does; if litellm does not know that it does, set vision: true",
+            )
+        sent = {
+            key: await self._images.sendable(address, f"data.{key}")
+            for key, address in question.images.items()
+        }
+        if not self._voters.can_see(job, list(sent.values())):
+            raise ImageUnavailableError(
+                "the image is on the web, and no model that may be asked opens web addresses itself",
+                where=where,
+                fix="upload the image to Label Studio, or add a model that does (docs/tags.md)",
+            )
+        return replace(question, content=replace(question.content, images=sent))
 
     async def prompt(
         self,
@@ -240,8 +248,7 @@ class JobQuestions:
         texts = label_texts(question.config)
         if texts is None or question.images:
             return prompt
-        key = StateKey(job.project, question.key.control, question.key.epoch)
-        labelled = await self._examples.current(key)
+        labelled = await self._examples.current(question.state_key)
         nearest = labelled.nearest(question.key, await contexts.of(question), job.settings.few_shot)
         if not nearest:
             return prompt

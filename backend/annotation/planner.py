@@ -14,6 +14,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from backend.annotation.asking import weigh
 from backend.annotation.job import Contexts, Job, JobQuestion
 from backend.annotation.replies import ModelReply, Replies
 from backend.learning.label_schemes import epochs_with_other_instructions
@@ -21,7 +22,6 @@ from backend.learning.states import BackgroundFits, EarlierProjects, States, Stu
 from backend.ledger import LedgerAccess, projects
 from backend.ledger import money as accounts
 from backend.ledger.database.writer import GroupedReads
-from backend.ledger.events import StateKey
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import Schemes, latest_of
 from backend.ledger.rounds import ProjectRounds
@@ -30,6 +30,7 @@ from camvo.policies.policy import ORDINARY, Conditions, Observation, Plan, Polic
 from camvo.state.state import State
 from camvo.student import STUDENT, Student, StudiedText, hashed_ngrams
 from camvo.twins import once_each
+from camvo.votes.aggregation import Decision
 from camvo.votes.labels import LABEL_VOTE
 
 _SECONDS: Final = 2.0
@@ -145,8 +146,9 @@ class _StudentReply:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, and what is known of the task before anybody is asked."""
+    """A plan, the policy that made it, and what is known of the task before anybody is asked."""
 
+    policy: Policy
     plan: Plan
     _student: _StudentReply | None = None
 
@@ -157,13 +159,18 @@ class Planned:
             return {}
         return {STUDENT: ModelReply(self._student.votes, 0.0, confidences=self._student.confidences)}
 
-    def studied(self, policy: Policy, plan: Plan, replies: Replies) -> dict[str, StudiedText]:
+    async def decisions(self, replies: Replies) -> Mapping[str, Decision]:
+        """The decision on each question that got a vote."""
+        votes, confidences = replies.votes, replies.confidences
+        return await weigh(votes, lambda: self.policy.decide(self.plan, votes, confidences=confidences))
+
+    def studied(self, replies: Replies) -> dict[str, StudiedText]:
         """Question → its text, which teaches the student, beside the label that the other arms voted for."""
         if self._student is None or not self._student.texts:
             return {}
         others = {arm: answers for arm, answers in replies.votes.items() if arm != STUDENT}
         sure = {arm: answers for arm, answers in replies.confidences.items() if arm != STUDENT}
-        decisions = policy.decide(plan, others, confidences=sure)
+        decisions = self.policy.decide(self.plan, others, confidences=sure)
         return {
             name: StudiedText(ngrams, decisions[name].label if name in decisions else None)
             for name, ngrams in self._student.texts.items()
@@ -193,43 +200,54 @@ class Planner:
         Returns:
             The plan, and what the student says if there is one.
         """
-        policy, costs, student = terms.policy, terms.costs, _StudentReply()
+        policy, student = terms.policy, None
         labels = any(question.aggregation == LABEL_VOTE for question in questions)
-        if studies := labels and job.settings.has_student(policy):
-            costs = {**costs, STUDENT: 0.0}
-        observations = {}
-        for question in questions:
-            linear = policy.linear(question.aggregation)
-            context = await contexts.of(question) if linear else contexts.so_far(question)
-            key = StateKey(job.project, question.key.control, question.key.epoch)
-            current = partial(
-                self._states.current,
-                key,
-                dimension=context.shape[0],
-                lambda_l=job.settings.policy.lambda_l,
-                linear=linear,
-            )
-            state = await current()
-            kind = _question_kind(question.config.tag, len(question.options))
-            wanted = job.settings.earlier_projects and question.aggregation == LABEL_VOTE
-            if await self._earlier.settle(key, kind, state, wanted=wanted):
-                state = await current()
-            if studies and question.aggregation == LABEL_VOTE:
-                silent = question.name in terms.again
-                taught = None if silent else self._students.current(key, state.texts.lessons)
-                student.ask(taught, state, question)
-            asked = question.key  # names the task in the exploration draw, the same in every process
-            name = f"{asked.project}:{asked.task}:{asked.control}:{asked.question}"
-            observation = Observation(state, context, question.options, question.aggregation, task=name)
-            if (data := policy.fit_data(observation, costs)) is not None:
-                # Whether a decided task is in doubt was found by the state of now.
-                fit = await self._background_fits.current(key, data, now=terms.conditions.decided)
-                self._earlier.teach(key, kind, data)
-                context = await contexts.of(question) if fit.reads_context else context
-                observation = replace(observation, fit=fit, context=context)
-            observations[question.name] = observation
-        plan = policy.plan(observations, costs, terms.conditions)
-        return Planned(plan, student if studies else None)
+        if labels and job.settings.has_student(policy):
+            terms, student = replace(terms, costs={**terms.costs, STUDENT: 0.0}), _StudentReply()
+        observations = {
+            question.name: await self._observation(job, question, contexts, terms, student)
+            for question in questions
+        }
+        return Planned(policy, policy.plan(observations, terms.costs, terms.conditions), student)
+
+    async def _observation(
+        self,
+        job: Job,
+        question: JobQuestion,
+        contexts: Contexts,
+        terms: Terms,
+        student: _StudentReply | None,
+    ) -> Observation:
+        """What is known of one question. The student, if there is one, is asked about it."""
+        policy, key = terms.policy, question.state_key
+        kind = _question_kind(question.config.tag, len(question.options))
+        linear = policy.linear(question.aggregation)
+        context = await contexts.of(question) if linear else contexts.so_far(question)
+        state = await self._state(job, question, kind, dimension=context.shape[0], linear=linear)
+        if student is not None and question.aggregation == LABEL_VOTE:
+            silent = question.name in terms.again
+            student.ask(None if silent else self._students.current(key, state.texts.lessons), state, question)
+        asked = question.key  # names the task in the exploration draw, the same in every process
+        name = f"{asked.project}:{asked.task}:{asked.control}:{asked.question}"
+        observation = Observation(state, context, question.options, question.aggregation, task=name)
+        data = policy.fit_data(observation, terms.costs)
+        if data is None:
+            return observation
+        # Whether a decided task is in doubt was found by the state of now.
+        fit = await self._background_fits.current(key, data, now=terms.conditions.decided)
+        self._earlier.teach(key, kind, data)
+        context = await contexts.of(question) if fit.reads_context else context
+        return replace(observation, fit=fit, context=context)
+
+    async def _state(
+        self, job: Job, question: JobQuestion, kind: str, *, dimension: int, linear: bool
+    ) -> State:
+        """The state of a question, with the lessons of earlier projects that it should know."""
+        key, lambda_l = question.state_key, job.settings.policy.lambda_l
+        current = partial(self._states.current, key, dimension=dimension, lambda_l=lambda_l, linear=linear)
+        state = await current()
+        wanted = job.settings.earlier_projects and question.aggregation == LABEL_VOTE
+        return await current() if await self._earlier.settle(key, kind, state, wanted=wanted) else state
 
 
 _PATIENCE: Final = 30.0

@@ -23,6 +23,7 @@ from backend.errors import (
     UnusableAnswersError,
     cure_of,
 )
+from backend.models.call_ledger import PaidAnswer
 from backend.questions.prompts.answers import parse_answer
 from backend.questions.prompts.packs import PACK_VERSION
 from backend.questions.question import TaskQuestion
@@ -54,27 +55,19 @@ class ModelReply:
     version: str | None = None
     together: bool = False
 
-    @classmethod
-    def voted(
-        cls, votes: Mapping[str, str], cost: float, confidences: Mapping[str, float], version: str | None
-    ) -> ModelReply:
-        """The reply of a model that voted.
 
-        Args:
-            votes: question → vote.
-            cost: what was paid for it, $.
-            confidences: those of the answer, also of questions without a vote.
-            version: what the provider says answered.
-        """
-        sure = {name: confidence for name, confidence in confidences.items() if name in votes}
-        # Fingerprints of several systems alternate all the time, so they say nothing about the model.
-        return cls(votes, cost, confidences=sure, version=(version or "").partition(" ")[0] or None)
+def voted_reply(votes: Mapping[str, str], answer: PaidAnswer) -> ModelReply:
+    """The reply of a model whose answer gives votes, by question."""
+    sure = {name: confidence for name, confidence in answer.confidences.items() if name in votes}
+    # Fingerprints of several systems alternate all the time, so they say nothing about the model.
+    version = (answer.version or "").partition(" ")[0] or None
+    return ModelReply(votes, answer.cost, earlier=answer.earlier, confidences=sure, version=version)
 
 
-def packed_reply(votes: Mapping[str, str], cost: float, version: str | None) -> ModelReply:
+def packed_reply(votes: Mapping[str, str], answer: PaidAnswer) -> ModelReply:
     """The reply of a packed arm; without votes if the task is missing in the answer."""
-    named = (version or "").partition(" ")[0]
-    return ModelReply(votes, cost, version=_packed_version(named), together=True)
+    version = _packed_version((answer.version or "").partition(" ")[0])
+    return ModelReply(votes, answer.cost, earlier=answer.earlier, version=version, together=True)
 
 
 def asked_singly(together: ModelReply, alone: ModelReply) -> ModelReply:

@@ -127,7 +127,7 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
         if call.problem is not None:
             text = f"[red]✗[/] {escape(call.name)}: {escape(call.problem)}"
             say(console, text)
-    paid = sum(call.answer.cost for call in calls if call.answer is not None)
+    paid = sum(call.answer.usage.cost for call in calls if call.answer is not None)
     line = f"{dollars(paid)} paid for these calls. The times include loading the client libraries."
     console.print(line, highlight=False)
     return all(call.problem is None for call in calls)
@@ -146,9 +146,9 @@ def _usage(answer: ModelAnswer | None) -> tuple[str, str, str, str]:
     estimated = "~" if answer.estimated else ""
     return (
         seconds(answer.seconds),
-        f"{estimated}{answer.input_tokens}",
-        f"{estimated}{answer.output_tokens}",
-        dollars(answer.cost),
+        f"{estimated}{answer.usage.input_tokens}",
+        f"{estimated}{answer.usage.output_tokens}",
+        dollars(answer.usage.cost),
     )
 
 

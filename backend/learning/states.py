@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, Final, Generic, TypeVar
@@ -266,12 +266,11 @@ _GROWN: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[_T]):
-    """A fit, when it was started, how many seconds it took, and whether the next one has failed."""
+    """A fit, when it was started, and how many seconds it took."""
 
     fit: _T
     started_at: float
     seconds: float
-    failed: bool = False
 
 
 class FitCache(Generic[_T]):
@@ -281,6 +280,7 @@ class FitCache(Generic[_T]):
         self._workers, self._most, self._failure = workers, most, failure
         self._latest: dict[tuple[StateKey, Hashable], _Kept[_T]] = {}
         self._under_way: dict[tuple[StateKey, Hashable], asyncio.Task[_T]] = {}
+        self._failed_at: dict[tuple[StateKey, Hashable], float] = {}
 
     def latest(self, key: StateKey, kind: Hashable = None) -> _T | None:
         """The latest fit; ``None`` before the first."""
@@ -288,16 +288,17 @@ class FitCache(Generic[_T]):
         return None if kept is None else kept.fit
 
     def is_old(self, key: StateKey, kind: Hashable = None, *, pauses: float = math.inf) -> bool:
-        """Whether the latest fit may be out of date.
+        """Whether the latest fit may be out of date, and the next one has not just failed.
 
         That is so after :data:`_PAUSE`, or after ``pauses`` times as long as the fit took, if that is less.
         """
         kept = self._latest[key, kind]
-        return monotonic() - kept.started_at >= min(pauses * kept.seconds, _PAUSE)
+        old = monotonic() - kept.started_at >= min(pauses * kept.seconds, _PAUSE)
+        return old and not self.has_failed(key, kind)
 
-    def may_start(self, key: StateKey, kind: Hashable) -> bool:
-        """Whether another fit may start at once: not if one has just failed."""
-        return not self._latest[key, kind].failed or self.is_old(key, kind)
+    def has_failed(self, key: StateKey, kind: Hashable = None) -> bool:
+        """Whether a fit has failed so recently that no other may start yet."""
+        return monotonic() - self._failed_at.get((key, kind), -math.inf) < _PAUSE
 
     def start(self, key: StateKey, fit: Callable[[], _T], kind: Hashable = None) -> asyncio.Task[_T]:
         """Start a fit, or return the one under way. Shield the task: others may await it too."""
@@ -321,10 +322,10 @@ class FitCache(Generic[_T]):
 
     def _done(self, key: StateKey, kind: Hashable, task: asyncio.Task[_T]) -> None:
         del self._under_way[key, kind]
+        self._failed_at.pop((key, kind), None)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error(self._failure, project=key.project, control=key.control, kind=type(error).__name__)
-            if (kept := self._latest.get((key, kind))) is not None:  # not again before the next pause is over
-                self._latest[key, kind] = replace(kept, started_at=monotonic(), failed=True)
+            self._failed_at[key, kind] = monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +359,7 @@ class BackgroundFits:
             latest = await asyncio.shield(self._cache.start(key, fit, data.kind))
         if latest.data.basis == data.basis:
             return latest.fit
-        if now or (self._cache.may_start(key, data.kind) and _knows_little(latest.data, data)):
+        if now or (_knows_little(latest.data, data) and not self._cache.has_failed(key, data.kind)):
             for _ in range(2):
                 under_way = self._cache.start(key, fit, data.kind)  # perhaps of older data
                 try:
@@ -401,7 +402,7 @@ class Students:
         """
         latest = self._cache.latest(key)
         if latest is None:
-            due = len(lessons.texts) >= LEAST_TEXTS
+            due = len(lessons.texts) >= LEAST_TEXTS and not self._cache.has_failed(key)
         else:
             pauses = _GROWN if len(lessons.texts) > len(latest.lessons.texts) else math.inf
             due = latest.lessons is not lessons and self._cache.is_old(key, pauses=pauses)

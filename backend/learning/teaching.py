@@ -66,6 +66,8 @@ def human_label(
     Returns:
         The label; ``None`` if no answer counts, or if none is ahead of the others.
     """
+    if annotations is not None and not annotations:
+        return None  # of most new rounds
     aggregation = aggregation_of(plan)
     counted = (
         _counted_answers(connection, key, plan)

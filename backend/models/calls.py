@@ -102,36 +102,24 @@ class ModelAnswer:
 
     Attributes:
         content: the text of the answer.
-        input_tokens: reported, or estimated; at most the prompt's bound.
-        output_tokens: reported, or estimated; includes reasoning tokens; at most ``max_tokens``.
-        cost: $.
+        usage: the tokens, reported or estimated, and their cost. At most the prompt's bound counts of the
+            input, and ``max_tokens`` of the output, with reasoning tokens.
         seconds: duration of the call itself, without waiting for a free slot.
-        counted: our own count of the input tokens; ``Pool.observe`` compares it with ``input_tokens``.
         estimated: whether the provider reported no usage, so that tokens and cost are estimates.
         tokens: the answer's tokens with their log-probabilities; empty if the provider sent none.
         version: as in :class:`ProviderResponse`.
-        cached: the part of the input tokens that came from the provider's cache.
         cut_off: whether it was cut off by ``max_tokens``.
         schema: the JSON schema that was sent along; ``None`` if none was.
     """
 
     content: str
-    input_tokens: int
-    output_tokens: int
-    cost: float
+    usage: Usage
     seconds: float
-    counted: int = 0
     estimated: bool = False
     tokens: tuple[AnswerToken, ...] = ()
     version: str | None = None
-    cached: int = 0
     cut_off: bool = False
     schema: Mapping[str, Any] | None = None
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens and the cost."""
-        return Usage(self.input_tokens, self.output_tokens, self.cost, self.cached)
 
 
 def read_response(response: Any) -> ProviderResponse:

@@ -30,7 +30,8 @@ from backend.models.batches import adapters
 from backend.models.batches.provider import BatchProvider
 from backend.models.calls import CallGate, ModelAnswer, ProviderResponse, read_response, stopping
 from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
-from backend.models.model import Model, TokenPrices, Used
+from backend.models.model import Model
+from backend.models.prices import TokenPrices, Used
 from backend.models.rates import answers
 from backend.models.rates.answers import CallEnd, Clock, RateStore
 from backend.models.rates.gate import Passage, RateGate
@@ -135,11 +136,11 @@ class ModelCaller:
             if self._held > patience:
                 return RateLimitedError.code
             return None if awaited or not self.breaker.resting else self._reason
-        return self._reason if self.resting else None
+        return self._reason
 
     @property
     def _reason(self) -> str | None:
-        """The code of the reason why the model rests; ``None`` if it has just ended."""
+        """The code of the reason why the model rests; ``None`` if it does not."""
         if self._held > self.model.settings.timeout:
             return RateLimitedError.code
         return self.breaker.failure
@@ -256,10 +257,9 @@ class ModelCaller:
         request = model.request(messages, schema)
         if model.settings.is_embedded:
             request["questions"] = tuple(questions)
-        counted = model.count(messages)
+        counted, most_input = model.count(messages), model.most_input(messages, schema)
         tokens = counted * model.meter.factor + model.meter.output_tokens * tasks
         until = asyncio.get_running_loop().time() + patience
-        most = model.most_input(messages, schema)
         refusal: RateLimitedError | None = None
         passage: Passage | None = None
         rested = self._rests_in_outage
@@ -277,26 +277,30 @@ class ModelCaller:
                 failure = model_error(error, model.settings.name)
                 self._leave(passage, _end_of_failure(error, failure))
                 if _is_about_schema(error, failure, request) and model.may_refuse(schema):
-                    request = model.without_schema(request)
-                    passage = None
-                    continue
-                self.breaker.failed(failure)
-                self.outage.failed(failure, probe=turn is not None and turn.probe)
-                if not isinstance(failure, RateLimitedError):
-                    raise failure from None
-                refusal = failure  # the call cost nothing, and waits for its turn again
+                    request, passage = model.without_schema(request), None
+                else:
+                    refusal = self._refusal(failure, turn)
                 continue
             except BaseException:
                 self._leave(passage, CallEnd())
                 raise
-            seconds = self._clock() - asked_at
-            received = read_response(response)
-            used = min(received.input_tokens + received.output_tokens, most + model.settings.max_tokens)
-            allowed = answers.allowances(answers.response_headers(response))
-            self._leave(passage, CallEnd(seconds=seconds, tokens=float(used) or None, allowances=allowed))
+            seconds, received = self._clock() - asked_at, read_response(response)
+            self._leave(passage, _end_of_answer(response, received, seconds, most_input, model.settings))
             self.model.note_schema(schema, taken=_SCHEMA in request)
-            sent = schema if _SCHEMA in request else None
-            return replace(self._answer(model, received, counted, most, seconds, tasks), schema=sent)
+            answer = self._answer(model, received, counted, most_input, seconds, tasks)
+            return replace(answer, schema=schema if _SCHEMA in request else None)
+
+    def _refusal(self, failure: ModelError, turn: Turn | None) -> RateLimitedError:
+        """Note that a call has failed. A refusal for the rate is returned: it cost nothing, so it may go on.
+
+        Raises:
+            ModelError: the call has failed in another way.
+        """
+        self.breaker.failed(failure)
+        self.outage.failed(failure, probe=turn is not None and turn.probe)
+        if not isinstance(failure, RateLimitedError):
+            raise failure from None
+        return failure
 
     @property
     def _rests_in_outage(self) -> bool:
@@ -404,18 +408,14 @@ class ModelCaller:
         model.meter.observe(Used(counted, input_tokens, output_tokens, cached), tasks=tasks)
         self.breaker.answered()
         self.outage.answered()
-        error = _response_error(received, model.settings, Usage(input_tokens, output_tokens, cost, cached))
-        if error is not None:
+        usage = Usage(input_tokens, output_tokens, cost, cached)
+        if (error := _response_error(received, model.settings, usage)) is not None:
             raise error
         return ModelAnswer(
             content=received.content,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            cost=cost,
+            usage=usage,
             seconds=seconds,
-            counted=counted,
             estimated=not (received.input_tokens and received.output_tokens),
-            cached=cached,
             tokens=received.tokens,
             version=received.version,
             cut_off=received.cut_off,
@@ -473,6 +473,15 @@ def _tokens_of(content: str, settings: ModelSettings) -> int:
     if not content or len(content) > _BYTES_PER_TOKEN * settings.max_tokens:
         return most if content else 0
     return min(litellm_info.count_tokens((content,)), most)
+
+
+def _end_of_answer(
+    response: Any, received: ProviderResponse, seconds: float, most_input: int, settings: ModelSettings
+) -> CallEnd:
+    """Return how a call ended that was answered."""
+    used = min(received.input_tokens + received.output_tokens, most_input + settings.max_tokens)
+    allowed = answers.allowances(answers.response_headers(response))
+    return CallEnd(seconds=seconds, tokens=float(used) or None, allowances=allowed)
 
 
 def _end_of_failure(error: Exception, failure: ModelError) -> CallEnd:

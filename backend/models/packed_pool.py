@@ -26,6 +26,7 @@ from backend.errors import (
     StoppingError,
     UnavailableError,
     Usage,
+    WithdrawnError,
 )
 from backend.ledger.answers import CallOutcome
 from backend.ledger.database.writer import outlast
@@ -41,8 +42,7 @@ from backend.models.pack_ledger import (
     own_tokens,
     pack_key,
 )
-from backend.models.pool import OVERTIME, Pool
-from backend.models.rates.gate import forget_when_done
+from backend.models.pool import OVERTIME, Pool, SharedCalls
 from backend.questions.prompts.packs import PackedTask
 from backend.telemetry import metrics
 
@@ -166,7 +166,7 @@ class PackedPool:
         self._pool, self._calls, self._packs = pool, calls, PackLedger(calls)
         self._retries, self._rng = retries, random.SystemRandom()
         self.collector = _Collector(self._send)
-        self._running: dict[str, asyncio.Future[PaidAnswer]] = {}
+        self._shared = SharedCalls(pool, calls)
         self._held: dict[str, asyncio.Task[None]] = {}
 
     async def ask(
@@ -190,17 +190,17 @@ class PackedPool:
             StoppingError: the process stops.
         """
         key = pack_key(self._pool, query.model, task)
-        if (shared := self._running.get(key)) is not None:
-            await self._calls.record_use(key, query)
-            if not query.waits and (outage := self._pool[query.model].outage).down:
-                raise outage.error()
-            return (await asyncio.shield(shared)).for_others
+        if (shared := await self._shared.answer(key, query, patience)) is not None:
+            return shared
         future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
-        forget_when_done(self._running, key, future)
         member = Member(query, task, key, monotonic() + patience, usable, future)
+        self._shared.begin(key, query, future)
         with self.collector.preparing():
             try:
                 stored = await self._packs.find(member)
+            except asyncio.CancelledError:  # this task's alone: those that share the call ask for themselves
+                member.fail(WithdrawnError("the task that asked first was given up"))
+                raise
             except BaseException as error:
                 member.fail(error)
                 raise
@@ -212,38 +212,37 @@ class PackedPool:
         return await asyncio.shield(future)
 
     async def _send(self, members: list[Member]) -> None:
-        """Ask about some tasks in one prompt; whatever happens, each gets an answer or an error."""
+        """Ask about some tasks in one prompt; whatever happens, each gets an answer or an error.
+
+        A budget may cover smaller prompts. And one text may be why a prompt fails again and again, so members
+        that wait for outages are then asked about in smaller ones, too.
+        """
         try:
-            await outlast(lambda: self._ask(members))
+            await outlast(lambda: self._ask_together(members))
         except BaseException as error:
+            middle = len(members) // 2
+            if middle and self._may_be_divided(members[0], error):
+                await self._send(members[:middle])
+                await self._send(members[middle:])
+                return
             for member in members:
                 if member.key not in self._held:
                     member.fail(error)
             if not isinstance(error, Exception):
                 raise
 
-    async def _ask(self, members: list[Member]) -> None:
-        """Ask about the members that nobody asks about yet, until each has its answer.
+    def _may_be_divided(self, first: Member, error: BaseException) -> bool:
+        """Whether smaller prompts may succeed where one about several tasks, this the first, has failed."""
+        if not isinstance(error, ModelTimeoutError | UnavailableError):
+            return isinstance(error, BudgetExhaustedError)
+        left = max(first.until - monotonic(), 0.0)
+        return first.query.waits and not self._pool[first.query.model].outage.hopeless(left)
 
-        A prompt that fails again and again may do so because of one text, so members that wait for outages
-        are then asked about in smaller prompts.
-        """
+    async def _ask_together(self, members: list[Member]) -> None:
+        """Ask in one prompt about the members that nobody asks about yet, until each has its answer."""
         members = [each for each in members if each.key not in self._held and not each.answer.done()]
         if not members:
             return
-        try:
-            await self._ask_together(members)
-        except (BudgetExhaustedError, ModelTimeoutError, UnavailableError) as error:
-            query, left = members[0].query, max(members[0].until - monotonic(), 0.0)
-            one_text = query.waits and not self._pool[query.model].outage.hopeless(left)
-            if len(members) < 2 or not (isinstance(error, BudgetExhaustedError) or one_text):
-                raise
-            middle = len(members) // 2
-            await self._ask(members[:middle])
-            await self._ask(members[middle:])
-
-    async def _ask_together(self, members: list[Member]) -> None:
-        """Ask about members in one prompt, again after a failure that may be temporary."""
         query, until = members[0].query, min(member.until for member in members)
         waits = max(until - monotonic(), 0.0) if query.waits else None
         caller, several = self._pool[query.model], len(members) > 1

@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
 from types import MappingProxyType
-from weakref import WeakSet
 
 import structlog
 
@@ -42,11 +42,11 @@ from backend.models.call_ledger import (
 )
 from backend.models.calls import CallGate
 from backend.models.failures import Turn, Wait
-from backend.models.model import Model, TokenMeter, count_text
+from backend.models.model import Model, count_text
 from backend.models.model_caller import Backlog, ModelCaller
+from backend.models.prices import TokenMeter
 from backend.models.rates.answers import Clock, RateStore
 from backend.models.rates.controller import ProcessRates
-from backend.models.rates.gate import forget_when_done
 from backend.questions.prompts.confidences import answer_confidences
 from backend.settings import ModelSettings
 from backend.settings.models import WRITER
@@ -201,6 +201,86 @@ OVERTIME = 30.0
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A call that has not ended, and the query that it was begun for."""
+
+    query: ModelQuery
+    answer: asyncio.Future[PaidAnswer]
+
+
+class SharedCalls:
+    """The calls under way of one process, by key: equal queries share one. Used from one event loop only.
+
+    Args:
+        pool: the models.
+        calls: the ledger's side of this process's calls.
+    """
+
+    def __init__(self, pool: Pool, calls: CallLedger) -> None:
+        self._pool, self._calls = pool, calls
+        self._under_way: dict[str, _UnderWay] = {}
+
+    def begin(self, key: str, query: ModelQuery, answer: asyncio.Future[PaidAnswer]) -> None:
+        """Let further queries share a call until it has its answer."""
+
+        def forget(done: asyncio.Future[PaidAnswer]) -> None:
+            self._under_way.pop(key, None)
+            if not done.cancelled():
+                done.exception()  # if nobody waits for it any more, asyncio would log it with its traceback
+
+        self._under_way[key] = _UnderWay(query, answer)
+        answer.add_done_callback(forget)
+
+    async def answer(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer | None:
+        """Return the answer of the call under way with a key; ``None`` if the query has to begin one.
+
+        The first query pays. If its project has no money left, if it was given up, or if this query waits for
+        outages and that one did not or was in a hurry, this query asks for itself.
+
+        Args:
+            key: the hash of the request.
+            query: what to ask.
+            patience: as for :meth:`CachingPool.ask`.
+
+        Raises:
+            ModelError: the model gave no answer.
+            StoppingError: the process stops.
+        """
+        while (shared := self._under_way.get(key)) is not None:
+            await self._calls.record_use(key, query)
+            try:
+                return (await self._joined(shared, query, patience)).for_others
+            except (BudgetExhaustedError, WithdrawnError):
+                pass
+            except (ModelTimeoutError, UnavailableError) as error:
+                was_in_a_hurry = isinstance(error, ModelTimeoutError) and shared.query.hurried
+                gave_up = query.waits and not shared.query.waits
+                if query.hurried or not (was_in_a_hurry or gave_up):
+                    raise
+            await asyncio.sleep(0)  # the failed call is forgotten in the loop's next turn
+        return None
+
+    async def _joined(self, shared: _UnderWay, query: ModelQuery, patience: float) -> PaidAnswer:
+        """The answer to the same query; in a hurry, no longer than that after one that is not.
+
+        A query that waits for no outage does not wait with one that does.
+        """
+        outage = self._pool[query.model].outage
+        bounded = query.hurried and not shared.query.hurried
+        try:
+            async with asyncio.timeout(patience + OVERTIME if bounded else None):
+                while not query.waits and shared.query.waits and not shared.answer.done():
+                    if outage.down:
+                        raise outage.error()
+                    await asyncio.wait({shared.answer}, timeout=_LOOK)
+                return await asyncio.shield(shared.answer)
+        except TimeoutError:
+            raise ModelTimeoutError(
+                "has not answered another task's call in time", where=f"model {query.model}"
+            ) from None
+
+
 class CachingPool:
     """A pool whose answers are stored in the ledger and paid for once.
 
@@ -213,9 +293,7 @@ class CachingPool:
     def __init__(self, pool: Pool, calls: CallLedger, *, retries: int) -> None:
         self._pool, self._calls = pool, calls
         self._retries, self._rng = retries, random.SystemRandom()
-        self._running: dict[str, asyncio.Task[PaidAnswer]] = {}
-        self._hurried: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
-        self._waiting: WeakSet[asyncio.Task[PaidAnswer]] = WeakSet()
+        self._shared = SharedCalls(pool, calls)
         pool.gate.hold_by(calls.settlements.check)
         calls.stop_by(pool.gate.check)
 
@@ -261,48 +339,11 @@ class CachingPool:
 
     async def _share(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         """Make one attempt. Identical queries that run at the same time share one call."""
-        while (shared := self._running.get(key)) is not None:
-            # The first query pays. If its project has no money left, if it was given up, or if this query
-            # waits for outages and that one did not or was in a hurry, this query asks for itself.
-            await self._calls.record_use(key, query)
-            try:
-                return (await self._joined(shared, query, patience)).for_others
-            except (BudgetExhaustedError, WithdrawnError):
-                pass
-            except (ModelTimeoutError, UnavailableError) as error:
-                was_in_a_hurry = isinstance(error, ModelTimeoutError) and shared in self._hurried
-                gave_up = query.waits and shared not in self._waiting
-                if query.hurried or not (was_in_a_hurry or gave_up):
-                    raise
-            await asyncio.sleep(0)  # the failed task is removed from _running in the loop's next turn
+        if (shared := await self._shared.answer(key, query, patience)) is not None:
+            return shared
         task = asyncio.create_task(outlast(lambda: self._ask(key, query, patience)))
-        if query.hurried:
-            self._hurried.add(task)
-        if query.waits:
-            self._waiting.add(task)
-        forget_when_done(self._running, key, task)
+        self._shared.begin(key, query, task)
         return await asyncio.shield(task)
-
-    async def _joined(
-        self, shared: asyncio.Task[PaidAnswer], query: ModelQuery, patience: float
-    ) -> PaidAnswer:
-        """The answer to the same query; in a hurry, no longer than that after one that is not.
-
-        A query that waits for no outage does not wait with one that does.
-        """
-        outage = self._pool[query.model].outage
-        waits = query.hurried and shared not in self._hurried
-        try:
-            async with asyncio.timeout(patience + OVERTIME if waits else None):
-                while not query.waits and shared in self._waiting and not shared.done():
-                    if outage.down:
-                        raise outage.error()
-                    await asyncio.wait({shared}, timeout=_LOOK)
-                return await asyncio.shield(shared)
-        except TimeoutError:
-            raise ModelTimeoutError(
-                "has not answered another task's call in time", where=f"model {query.model}"
-            ) from None
 
     async def _ask(self, key: str, query: ModelQuery, patience: float) -> PaidAnswer:
         caller, until = self._pool[query.model], monotonic() + patience
@@ -357,15 +398,14 @@ class CachingPool:
             outcome = CallOutcome(None, Usage(0, 0, 0.0), error.code, monotonic() - started)
             await self._calls.settle(key, query, call, outcome)
             raise
-        usage = answer.usage
         confidences = answer_confidences(answer.content, answer.tokens, query.questions, answer.schema)
         outcome = CallOutcome(
-            answer.content, usage, None, answer.seconds, confidences, answer.version, answer.cut_off
+            answer.content, answer.usage, None, answer.seconds, confidences, answer.version, answer.cut_off
         )
         await self._calls.settle(key, query, call, outcome)
         return PaidAnswer(
             answer.content,
-            answer.cost,
+            answer.usage.cost,
             confidences=confidences,
             version=answer.version,
             cut_off=answer.cut_off,

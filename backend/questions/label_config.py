@@ -94,8 +94,12 @@ def epoch_of(
     not depend on other controls of the same config, so changing one control keeps what was learnt about the
     others.
     """
-    redaction = [] if redactor is None else [redactor.identity]
-    return _digest([question.digest, instructions, PROMPT_VERSION, embedder, *redaction])[:16]
+    return _epoch(question.digest, instructions, embedder, *([] if redactor is None else [redactor.identity]))
+
+
+@lru_cache(maxsize=256)
+def _epoch(question: str, instructions: str | None, embedder: str, *redaction: str) -> str:
+    return _digest([question, instructions, PROMPT_VERSION, embedder, *redaction])[:16]
 
 
 def question_hash(texts: Mapping[str, str]) -> str:

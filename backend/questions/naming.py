@@ -113,6 +113,8 @@ def label_named(labels: Sequence[Label], said: object) -> str | None:
     """
     match said:
         case str():
+            if (exact := _index(tuple(labels))[0].get(said)) is not None:
+                return exact  # as most models write it
             forms = unwrapped(said)
             bare = _undressed(labels, forms[-1])
             named = _named(tuple(labels), forms)

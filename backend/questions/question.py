@@ -107,7 +107,7 @@ class ConfigQuestion:
         """
         first = self.fields[0]
         texts = {
-            field.key: "" if field.is_absent(data) and field is not first else field.text(data)
+            field.key: "" if field is not first and field.is_absent(data) else field.text(data)
             for field in in_page_order(self.fields)
         }
         if not texts[first.key].strip():

@@ -15,7 +15,8 @@ from sqlalchemy import Connection
 from backend.annotation.job import Job, JobQuestion
 from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
-from backend.models.model import Model, TokenMeter, count_text, count_tokens
+from backend.models.model import Model, count_text, count_tokens
+from backend.models.prices import TokenMeter
 from backend.questions.prompts.messages import prompt_messages
 from backend.questions.prompts.packs import TYPICAL_ID, packed_task
 from backend.questions.question import asked_together

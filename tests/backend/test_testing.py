@@ -43,7 +43,7 @@ def test_a_camvo_yaml_with_the_server_s_address_is_asked_there(tmp_path: Path) -
         pool = Pool(settings.load(config).models, keys={"cheap": "any"})
         answer = asyncio.run(pool["cheap"].attempt(MESSAGES, None, 10.0))
     assert json.loads(answer.content) == {"sentiment": "Positive"}
-    assert answer.cost == pytest.approx((40 * 1 + 10 * 2) / 1e6)
+    assert answer.usage.cost == pytest.approx((40 * 1 + 10 * 2) / 1e6)
     assert server.count("small") == 1
 
 

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -571,15 +571,3 @@ class RateGate:
         self._delay_by_quota = 60.0 / lease.rate if lease.rate else 0.0
         if lease.rate is not None:
             metrics.model_rate.labels(model=self._model.name).set(lease.rate)
-
-
-def forget_when_done(running: dict[str, Any], key: str, future: asyncio.Future[Any]) -> None:
-    """Let the future of a call be found under its key until it is done."""
-    running[key] = future
-
-    def forget(done: asyncio.Future[Any]) -> None:
-        running.pop(key, None)
-        if not done.cancelled():
-            done.exception()  # if nobody waits for it any more, asyncio would log it with its traceback
-
-    future.add_done_callback(forget)

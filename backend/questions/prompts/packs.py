@@ -13,12 +13,13 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from backend.questions.naming import answer_key
 from backend.questions.prompts.answers import json_values
 from backend.questions.prompts.messages import question_lines, shown_texts
-from backend.questions.question import TaskQuestion
+from backend.questions.question import ConfigQuestion, TaskQuestion
 
 PACK_VERSION: Final = "3"
 """The version of the wording. Change it with the wording."""
@@ -106,14 +107,20 @@ def packed_task(questions: Sequence[TaskQuestion], instructions: str | None) -> 
     """
     if not questions or not all(map(_is_short, questions)):
         return None
-    asked = [question.config for question in questions]
-    forms = [question.control.answer_format.form for question in asked]
-    keys = [answer_key(each.name) for each in asked]
-    form = forms[0] if len(asked) == 1 else dict(zip(keys, forms, strict=True))
-    system = "\n".join([_TASKS, *question_lines(asked, instructions), "", _FORM, _json({"<id>": form})])
-    texts = shown_texts(questions)
-    schemas = {key: each.control.answer_format.schema for key, each in zip(keys, asked, strict=True)}
-    return PackedTask(system, texts, schemas)
+    system, schemas = _shared(tuple([question.config for question in questions]), instructions)
+    return PackedTask(system, shown_texts(questions), schemas)
+
+
+@lru_cache(maxsize=64)
+def _shared(
+    questions: tuple[ConfigQuestion, ...], instructions: str | None
+) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
+    """What the tasks of a prompt share: the system message, and the schemas of the answers by their keys."""
+    forms = [question.control.answer_format.form for question in questions]
+    keys = [answer_key(each.name) for each in questions]
+    form = forms[0] if len(questions) == 1 else dict(zip(keys, forms, strict=True))
+    system = "\n".join([_TASKS, *question_lines(questions, instructions), "", _FORM, _json({"<id>": form})])
+    return system, {key: each.control.answer_format.schema for key, each in zip(keys, questions, strict=True)}
 
 
 def draw_ids(tasks: Sequence[PackedTask], rng: random.Random) -> list[str]:

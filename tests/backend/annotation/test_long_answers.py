@@ -21,7 +21,7 @@ def test_the_event_loop_goes_on_while_a_long_answer_is_read(monkeypatch: pytest.
 
     async def read_and_go_on() -> dict[str, str]:
         prompt: Any = SimpleNamespace(questions=())
-        votes = asking._votes_of(asking._reading(prompt), "Glad" + "!" * 10_000)
+        votes = asking._Reader(prompt).votes("Glad" + "!" * 10_000)
         reading = asyncio.create_task(votes)
         await asyncio.sleep(0)
         went_on.set()

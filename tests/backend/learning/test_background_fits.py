@@ -282,3 +282,27 @@ def test_a_lesson_that_is_taken_back_teaches_a_student_after_the_pause(process: 
         assert students.current(KEY, after) is teach(after)
 
     asyncio.run(run())
+
+
+def test_a_first_student_that_cannot_be_taught_is_tried_again_after_a_pause(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    students, tried = Students(process.worker), list[Lessons]()
+
+    def fails(known: Lessons) -> None:
+        tried.append(known)
+        raise ValueError
+
+    monkeypatch.setattr(states, "teach", fails)
+
+    async def run() -> None:
+        for _ in range(3):
+            students.current(KEY, lessons(300))
+            await process.settled()
+        assert len(tried) == 1
+        process.now += _PAUSE
+        students.current(KEY, lessons(300))
+        await process.settled()
+        assert len(tried) == 2
+
+    asyncio.run(run())

@@ -31,7 +31,8 @@ from backend.errors import (
 from backend.models import Pool
 from backend.models import model as litellm_info
 from backend.models.calls import ModelAnswer
-from backend.models.model import Used, count_text
+from backend.models.model import count_text
+from backend.models.prices import Used
 from backend.settings import ModelSettings
 from backend.telemetry import metrics
 from backend.testing import OpenAIServer, Reply
@@ -263,14 +264,14 @@ def test_an_open_server_is_not_sent_the_key_of_openai(
 def test_the_answer_carries_content_usage_and_dollars(server: OpenAIServer) -> None:
     server.script = lambda body: Reply.says(ANSWER, usage=(80, 50))
     answer = ask(pool_of(model(server)))
-    assert (answer.content, answer.input_tokens, answer.output_tokens) == (ANSWER, 80, 50)
-    assert answer.cost == pytest.approx(80 * 2e-6 + 50 * 8e-6, rel=1e-12)
+    assert (answer.content, answer.usage.input_tokens, answer.usage.output_tokens) == (ANSWER, 80, 50)
+    assert answer.usage.cost == pytest.approx(80 * 2e-6 + 50 * 8e-6, rel=1e-12)
     assert not answer.estimated
 
 
 def test_reasoning_tokens_are_paid_as_output_and_not_twice(server: OpenAIServer) -> None:
     server.script = lambda body: Reply.says(ANSWER, usage=(10, 40), reasoning_tokens=30)
-    assert ask(pool_of(model(server))).output_tokens == 40
+    assert ask(pool_of(model(server))).usage.output_tokens == 40
 
 
 def test_a_missing_usage_is_estimated_and_said_to_be(server: OpenAIServer) -> None:
@@ -278,9 +279,9 @@ def test_a_missing_usage_is_estimated_and_said_to_be(server: OpenAIServer) -> No
     pool = pool_of(model(server))
     answer = ask(pool)
     assert answer.estimated
-    assert answer.input_tokens == pool["test"].model.count(MESSAGES) > 0
-    assert answer.output_tokens > 0
-    assert answer.cost > 0
+    assert answer.usage.input_tokens == pool["test"].model.count(MESSAGES) > 0
+    assert answer.usage.output_tokens > 0
+    assert answer.usage.cost > 0
 
 
 def test_an_empty_list_of_choices_is_a_bad_answer_that_was_paid(server: OpenAIServer) -> None:
@@ -550,7 +551,7 @@ def test_the_ceiling_covers_one_token_a_byte_and_the_longest_answer(server: Open
     pool = pool_of(model(server))
     ceiling = pool["test"].model.ceiling(messages, None)
     answer = asyncio.run(pool["test"].attempt(messages, None, 10.0))
-    assert answer.cost <= ceiling
+    assert answer.usage.cost <= ceiling
 
 
 # -- usage that cannot be
@@ -569,8 +570,9 @@ def test_no_more_tokens_are_believed_than_the_call_could_take(server: OpenAIServ
     with capture_logs() as logs:
         answers = [ask(pool) for _ in range(2)]
     bound = sum(len(message["content"].encode()) + 16 for message in MESSAGES)
-    assert [(answer.input_tokens, answer.output_tokens) for answer in answers] == [(bound, 100)] * 2
-    assert [answer.cost for answer in answers] == [pool["test"].model.ceiling(MESSAGES, SCHEMA)] * 2
+    usages = [answer.usage for answer in answers]
+    assert [(usage.input_tokens, usage.output_tokens) for usage in usages] == [(bound, 100)] * 2
+    assert [usage.cost for usage in usages] == [pool["test"].model.ceiling(MESSAGES, SCHEMA)] * 2
     warnings = [(log["direction"], log["reported"], log["believed"]) for log in logs]
     assert warnings == [("input", 10**15, bound), ("output", 10**15, 100)]
     assert {log["event"] for log in logs} == {"usage_capped"}
@@ -603,8 +605,8 @@ def test_a_usage_that_is_no_usage_is_estimated(
     server.script = lambda body: reporting(prompt_tokens, completion_tokens)
     pool = pool_of(model(server))
     answer = ask(pool)
-    assert (answer.estimated, answer.input_tokens) == (True, pool["test"].model.count(MESSAGES))
-    assert 0.0 < answer.cost <= pool["test"].model.ceiling(MESSAGES, None)
+    assert (answer.estimated, answer.usage.input_tokens) == (True, pool["test"].model.count(MESSAGES))
+    assert 0.0 < answer.usage.cost <= pool["test"].model.ceiling(MESSAGES, None)
 
 
 @pytest.mark.parametrize(
@@ -617,7 +619,7 @@ def test_no_usage_of_any_type_is_more_than_one_missing_vote(server: OpenAIServer
     server.script = lambda body: reporting(tokens, tokens)
     pool = pool_of(model(server, structured_output=False))
     try:
-        cost = ask(pool).cost
+        cost = ask(pool).usage.cost
     except UnavailableError as error:
         cost = error.usage.cost if error.usage else 0.0
     assert 0.0 <= cost <= pool["test"].model.ceiling(MESSAGES, SCHEMA)

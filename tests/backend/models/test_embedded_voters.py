@@ -232,7 +232,7 @@ def test_the_pool_asks_all_of_them_at_once() -> None:
 
     answers = asyncio.run(ask_all())
     assert all(parse_answer(answer.content, QUESTIONS).keys() == {"mood", "field"} for answer in answers)
-    assert len({answer.cost for answer in answers}) == len(DEFAULT_MODELS)
+    assert len({answer.usage.cost for answer in answers}) == len(DEFAULT_MODELS)
 
 
 @pytest.mark.usefixtures("embedder")

@@ -20,7 +20,8 @@ from backend.errors import (
 )
 from backend.models import Pool
 from backend.models.failures import CircuitBreaker
-from backend.models.model import Used, litellm
+from backend.models.model import litellm
+from backend.models.prices import Used
 from backend.models.rates.controller import ProcessRates
 from backend.settings import ModelSettings
 from backend.testing import OpenAIServer, Reply

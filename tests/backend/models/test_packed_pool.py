@@ -6,11 +6,12 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from backend.errors import BudgetExhaustedError, UnavailableError
+from backend.errors import BudgetExhaustedError, TaskError, UnavailableError
 from backend.models import Pool, packed_pool
 from backend.models.call_ledger import ModelQuery, PaidAnswer
 from backend.models.pack_ledger import Member, Pack, _PackClaim
@@ -76,6 +77,101 @@ def test_a_task_that_another_process_asks_about_is_not_asked_about_when_its_prom
     assert troubles == []
 
 
+@pytest.mark.parametrize("error", [BudgetExhaustedError("too dear"), UnavailableError("HTTP 500")])
+def test_a_task_that_fails_every_prompt_costs_no_other_its_answer(
+    error: TaskError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def call(pack: Pack[Member], *_: Any) -> None:
+        if any(each.key == "bad" for each in pack.members.values()):
+            raise error
+        for each in pack.members.values():
+            each.end(PaidAnswer("mine", 0.0))
+
+    async def main() -> list[PaidAnswer | BaseException]:
+        pool = scripted_pool(OnePurse(), monkeypatch, call)
+        members = [member(key, waits=True) for key in ("bad", "a", "b", "c")]
+        await pool._send(members)
+        return await asyncio.gather(*(each.answer for each in members), return_exceptions=True)
+
+    bad, *others = asyncio.run(main())
+    assert isinstance(bad, type(error))
+    assert [answer.content for answer in others if isinstance(answer, PaidAnswer)] == ["mine"] * 3
+
+
+TASK = PackedTask("Label it.", {"note": "A day."}, {"mood": {"type": "string"}})
+
+
+def query(project: str) -> ModelQuery:
+    return ModelQuery(project, 1, "red:4", (), {}, BudgetSettings())
+
+
+def test_a_project_with_money_asks_for_itself_when_it_shared_the_call_of_one_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> list[PaidAnswer | BaseException]:
+        pool = scripted_pool(OnePurse(), monkeypatch)
+        asking = [pool.ask(query(project), TASK, 1000.0, bool) for project in ("poor", "rich")]
+        return await asyncio.gather(*asking, return_exceptions=True)
+
+    poor, rich = asyncio.run(main())
+    assert isinstance(poor, BudgetExhaustedError)
+    assert isinstance(rich, PaidAnswer)
+
+
+def test_a_query_asks_for_itself_when_the_one_that_it_shared_was_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> PaidAnswer:
+        purse = OnePurse(looked=asyncio.Event())
+        pool = scripted_pool(purse, monkeypatch)
+        first, second = (
+            asyncio.create_task(pool.ask(query(project), TASK, 1000.0, bool)) for project in ("a", "b")
+        )
+        await asyncio.sleep(0)  # the first one looks into the ledger, and the second one shares its future
+        first.cancel()
+        purse.looked.set()
+        return await asyncio.wait_for(second, 30.0)
+
+    assert asyncio.run(main()).content == "mine"
+
+
+class OnePurse:
+    """The ledger's side of prompts, which holds no answer and pays for all projects except ``poor``."""
+
+    def __init__(self, looked: asyncio.Event | None = None) -> None:
+        self.looked = looked or asyncio.Event()
+        if looked is None:
+            self.looked.set()
+
+    async def find(self, _: Member) -> PaidAnswer | None:
+        await self.looked.wait()
+        return None
+
+    async def claim(self, pack: Pack[Member], *_: Any) -> _PackClaim:
+        if any(each.query.project == "poor" for each in pack.members.values()):
+            raise BudgetExhaustedError("it has no money left")
+        return _PackClaim({}, tuple(each.key for each in pack.members.values()), 1)
+
+    async def record_use(self, *_: Any) -> None: ...
+
+    def stop_renewing(self, _: object) -> None: ...
+
+
+async def answered(pack: Pack[Member], *_: Any) -> None:
+    for each in pack.members.values():
+        each.end(PaidAnswer("mine", 0.0))
+
+
+def scripted_pool(
+    ledger: Any, monkeypatch: pytest.MonkeyPatch, call: Callable[..., Any] = answered
+) -> PackedPool:
+    """Packed arms whose prompts are not sent: ``call`` answers them."""
+    pool = PackedPool(Pool([MODEL]), ledger, retries=0)
+    pool._packs = ledger
+    monkeypatch.setattr(pool, "_call", call)
+    return pool
+
+
 def answering() -> Callable[..., Any]:
     """Calls of which the first fails."""
     sent = []
@@ -90,8 +186,7 @@ def answering() -> Callable[..., Any]:
     return call
 
 
-def member(key: str) -> Member:
+def member(key: str, *, waits: bool = False) -> Member:
     future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
-    query = ModelQuery("7.1", 1, "red:4", (), {}, BudgetSettings())
-    task = PackedTask("Label it.", {"note": key}, {"mood": {"type": "string"}})
-    return Member(query, task, key, time.monotonic() + 1000.0, bool, future)
+    task = replace(TASK, texts={"note": key})
+    return Member(replace(query("7.1"), waits=waits), task, key, time.monotonic() + 1000.0, bool, future)

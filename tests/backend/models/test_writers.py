@@ -6,7 +6,7 @@ import pytest
 
 from backend.errors import ConfigError, ModelUnknownError
 from backend.models import Pool
-from backend.models.model import Used
+from backend.models.prices import Used
 from backend.settings import ModelSettings
 
 RED = ModelSettings(name="red", model="openai/red", input_price=1.0, output_price=2.0, max_tokens=50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import product
 from typing import Annotated, Any, Final
@@ -12,7 +12,9 @@ from typing import Annotated, Any, Final
 from pydantic import Field, PlainSerializer, TypeAdapter
 from sqlalchemy import Connection
 
+from backend.annotation.asking import PackedArms, expected_comparisons
 from backend.annotation.job import Job, JobQuestion
+from backend.ledger.answers import PackChecks
 from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
 from backend.models.model import TokenMeter, count_text, count_tokens
@@ -154,17 +156,51 @@ class AskingMode:
         return packed_arm(model.name, self.pack) if self.pack > 1 else model.name
 
 
-def asking_now(tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[str]) -> AskingMode:
+@dataclass(frozen=True, slots=True)
+class ComparedPacks:
+    """What a project's comparisons say about its packed arms.
+
+    Attributes:
+        compared: packed arm → how often its vote was compared with that of its model.
+        unpacked: the packed arms that the project asks no more.
+    """
+
+    compared: Mapping[str, int] = field(default_factory=dict)
+    unpacked: Set[str] = frozenset()
+
+    def to_come(self, arm: str, tasks: float) -> float:
+        """How many of so many packed tasks an arm's model is asked about alone, too."""
+        return expected_comparisons(tasks, self.compared.get(arm, 0))
+
+    @classmethod
+    def of(
+        cls,
+        connection: Connection,
+        project: str,
+        models: Sequence[ModelSettings],
+        questions: Sequence[JobQuestion],
+    ) -> ComparedPacks:
+        """Those of some models on some questions."""
+        known = PackedArms.of(PackChecks(connection, project))
+        arms = [AskingMode(batch=False, pack=model.pack or _PACK).arm(model) for model in models]
+        return cls({arm: known.fewest(arm, questions) for arm in arms}, known.unpacked)
+
+
+def asking_now(
+    tally: JobTally, pool: Pool, model: ModelSettings, batched: Set[str], packs: ComparedPacks
+) -> AskingMode:
     """How a model is asked by the settings."""
-    return _asking_if(tally, pool, model, batch=model.name in batched, pack=model.pack is not None)
+    return _asking_if(tally, pool, model, packs, batch=model.name in batched, pack=model.pack is not None)
 
 
-def _asking_if(tally: JobTally, pool: Pool, model: ModelSettings, *, batch: bool, pack: bool) -> AskingMode:
+def _asking_if(
+    tally: JobTally, pool: Pool, model: ModelSettings, packs: ComparedPacks, *, batch: bool, pack: bool
+) -> AskingMode:
     """How a model would be asked with batches and packing on or off, as far as it can be."""
-    packs = pack and tally.packable > 0 and not model.is_embedded
-    return AskingMode(
-        batch and pool[model.name].model.batch_prices is not None, (model.pack or _PACK) if packs else 1
-    )
+    batches = batch and pool[model.name].model.batch_prices is not None
+    packed = AskingMode(batches, model.pack or _PACK)
+    can_pack = tally.packable > 0 and not model.is_embedded and packed.arm(model) not in packs.unpacked
+    return packed if pack and can_pack else AskingMode(batches, 1)
 
 
 def _meter_of(pool: Pool, model: ModelSettings, asking: AskingMode) -> TokenMeter:
@@ -209,6 +245,15 @@ class Range:
         likely = None if self.likely is None else self.likely * other.middle
         return Range(self.low * other.low, self.high * other.high, likely)
 
+    def plus(self, other: Range) -> Range:
+        """The range of a sum."""
+        likely = None if self.likely is None else self.likely + other.middle
+        return Range(self.low + other.low, self.high + other.high, likely)
+
+    def scaled(self, factor: float) -> Range:
+        """The range of so many times the same."""
+        return self.times(Range(factor, factor))
+
     @property
     def middle(self) -> float:
         """The likely value, or the middle of the range."""
@@ -222,7 +267,10 @@ def _named(key: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ModelQuote:
-    """One model, if it is asked about every task."""
+    """One model, if it is asked about every task.
+
+    ``compared`` is the part of ``usd`` for packed tasks about which the model is asked alone, too.
+    """
 
     input_tokens: Annotated[float, PlainSerializer(round, when_used="json")]
     output_tokens: Range
@@ -231,6 +279,12 @@ class ModelQuote:
     hours: float | None
     pack: int = 1
     asked: float | None = None
+    compared: Annotated[Range, _named("compared_usd")] = Range(0.0, 0.0)
+
+    @property
+    def votes_usd(self) -> Range:
+        """The price of the votes alone."""
+        return Range(self.usd.low - self.compared.low, self.usd.high - self.compared.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,21 +375,45 @@ def _json() -> TypeAdapter[Quote]:
     return TypeAdapter(Quote)
 
 
-def model_quote(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> ModelQuote:
+def model_quote(
+    tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode, packs: ComparedPacks
+) -> ModelQuote:
     """What asking one model about every task costs."""
     meter = _meter_of(pool, model, asking)
     tasks = _in_a_prompt(tally, pool, model, asking)
     inputs = tally.packed(tasks) * meter.factor
     outputs = _outputs(tally, pool, model, asking)
-    hours = None if asking.batch else _hours(tally.calls(tasks), inputs + outputs.middle, model)
-    return ModelQuote(
-        inputs, outputs, _usd(pool, model, asking, inputs, outputs), meter.calls, hours, asking.pack
-    )
+    usd = _usd(pool, model, asking, inputs, outputs)
+    calls, compared = tally.calls(tasks), Range(0.0, 0.0)
+    if asking.pack > 1:
+        singly = AskingMode(asking.batch, 1)
+        more = packs.to_come(asking.arm(model), tally.packable)
+        share = more / tally.packable
+        more_inputs = share * (tally.input - tally.unpackable) * _meter_of(pool, model, singly).factor
+        more_outputs = _outputs(tally, pool, model, singly).scaled(more / tally.prompts)
+        compared = _usd(pool, model, singly, more_inputs, more_outputs)
+        inputs, outputs, usd = inputs + more_inputs, outputs.plus(more_outputs), usd.plus(compared)
+        calls += more
+    hours = None if asking.batch else _hours(calls, inputs + outputs.middle, model)
+    return ModelQuote(inputs, outputs, usd, meter.calls, hours, asking.pack, compared=compared)
 
 
-def _usd_if(tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode) -> float:
+def compared_usd(
+    tally: JobTally, model: ModelSettings, quote: ModelQuote, packs: ComparedPacks, asked: float
+) -> Range:
+    """The price of the comparisons if a model is asked about a share of the tasks."""
+    if quote.pack == 1:
+        return quote.compared
+    arm = packed_arm(model.name, quote.pack)
+    all_of_them = packs.to_come(arm, tally.packable)
+    return quote.compared.scaled(packs.to_come(arm, asked * tally.packable) / all_of_them)
+
+
+def _usd_if(
+    tally: JobTally, pool: Pool, model: ModelSettings, asking: AskingMode, packs: ComparedPacks
+) -> float:
     """The likely $ of asking one model about every task in some way."""
-    return model_quote(tally, pool, model, asking).usd.middle
+    return model_quote(tally, pool, model, asking, packs).usd.middle
 
 
 def _usd(pool: Pool, model: ModelSettings, asking: AskingMode, inputs: float, outputs: Range) -> Range:
@@ -369,6 +447,7 @@ def levers(  # noqa: PLR0917 - a job, and how it is asked now
     pool: Pool,
     models: Sequence[ModelSettings],
     now: Mapping[str, AskingMode],
+    packs: ComparedPacks,
     asked: Mapping[str, float],
     bill: float,
 ) -> tuple[Lever, ...]:
@@ -376,19 +455,21 @@ def levers(  # noqa: PLR0917 - a job, and how it is asked now
     found: list[Lever] = []
     ways: set[tuple[AskingMode, ...]] = set()
     share = {model.name: asked.get(model.name, 1.0) for model in models}
-    before = sum(share[model.name] * _usd_if(tally, pool, model, now[model.name]) for model in models)
+    before = sum(share[model.name] * _usd_if(tally, pool, model, now[model.name], packs) for model in models)
     batched = {
         model.name for model in models if pool[model.name].model.saves_in_batches or now[model.name].batch
     }
     for batch, pack in product((False, True), repeat=2):
         way = {
-            model.name: _asking_if(tally, pool, model, batch=batch and model.name in batched, pack=pack)
+            model.name: _asking_if(
+                tally, pool, model, packs, batch=batch and model.name in batched, pack=pack
+            )
             for model in models
         }
         if tuple(way.values()) in ways:
             continue
         ways.add(tuple(way.values()))
-        usd = {model.name: _usd_if(tally, pool, model, way[model.name]) for model in models}
+        usd = {model.name: _usd_if(tally, pool, model, way[model.name], packs) for model in models}
         policy = sum(share[name] * usd[name] for name in usd)
         sizes = sorted({asking.pack for asking in way.values()} - {1})
         found.append(

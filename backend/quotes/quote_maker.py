@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from backend.questions.question import hidden_questions, policy_for
 from backend.quotes.quote import (
     NONE_TO_COME,
     AskingMode,
+    ComparedPacks,
     JobTally,
     MixQuote,
     ModelQuote,
@@ -29,13 +31,14 @@ from backend.quotes.quote import (
     Range,
     TargetQuote,
     asking_now,
+    compared_usd,
     label_price,
     levers,
     long_tasks,
     model_quote,
 )
 from backend.runtime import AnnotationProcess
-from backend.settings import Settings
+from backend.settings import ModelSettings, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.numerics.small import clopper_pearson
 from camvo.policies.joint import FIRST, Joint
@@ -408,11 +411,15 @@ class QuoteMaker:
                 ``None`` if nobody wants to know.
         """
         settings, pool, tally = self._settings, self._process.pool, self.tally
-        now = {model.name: asking_now(tally, pool, model, self._batched) for model in settings.models}
-        models = {model.name: model_quote(tally, pool, model, now[model.name]) for model in settings.models}
+        with self._process.ledger.read() as connection:
+            packs = ComparedPacks.of(connection, self._project, settings.models, self._questions)
+        now = {model.name: asking_now(tally, pool, model, self._batched, packs) for model in settings.models}
+        models = {
+            model.name: model_quote(tally, pool, model, now[model.name], packs) for model in settings.models
+        }
         share = self._share(models, now, progress)
         everyone = _total(model.usd for model in models.values())
-        bill = share.range.times(everyone)
+        bill = self._bill(models, share, packs)
         with self._process.ledger.read() as connection:
             spent, of_job = (
                 from_picodollars(money.balance(connection, self._project, scope).spent)
@@ -429,7 +436,7 @@ class QuoteMaker:
             bill=bill,
             hours=_hours(models, share),
             evidence=share.evidence,
-            levers=levers(tally, pool, settings.models, now, share.asked, bill.middle),
+            levers=levers(tally, pool, settings.models, now, packs, share.asked, bill.middle),
             spent=spent,
             spent_by_job=of_job,
             target=None if target is None else self._target(target, models, now),
@@ -439,6 +446,26 @@ class QuoteMaker:
             ),
             too_long=long_tasks(tally, pool, settings.models, now),
         )
+
+    def _bill(self, models: Mapping[str, ModelQuote], share: _PolicyShare, packs: ComparedPacks) -> Range:
+        """What the policy costs: its share of all votes, and the comparisons of packed ones."""
+        votes = share.range.times(_total(model.votes_usd for model in models.values()))
+        compared = [
+            self._compared(model, models[model.name], share, packs) for model in self._settings.models
+        ]
+        return reduce(Range.plus, compared, votes)
+
+    def _compared(
+        self, model: ModelSettings, quoted: ModelQuote, share: _PolicyShare, packs: ComparedPacks
+    ) -> Range:
+        """What one model's comparisons cost under the policy."""
+        middle = share.range.middle or 1.0
+        usual = share.asked.get(model.name, middle)
+        low, likely, high = (
+            compared_usd(self.tally, model, quoted, packs, min(usual * part / middle, 1.0))
+            for part in (share.range.low, middle, share.range.high)
+        )
+        return Range(low.low, high.high, likely.middle)
 
     def _target(
         self, target: float, models: Mapping[str, ModelQuote], now: Mapping[str, AskingMode]
@@ -485,7 +512,7 @@ class QuoteMaker:
         """Arm → its model, and arm → the mean price of asking it about a task, $."""
         model_of = {now[model.name].arm(model): model.name for model in self._settings.models}
         tasks = max(self.tally.tasks, 1)
-        return model_of, {arm: models[model].usd.middle / tasks for arm, model in model_of.items()}
+        return model_of, {arm: models[model].votes_usd.middle / tasks for arm, model in model_of.items()}
 
     def _share(
         self,

@@ -18,8 +18,8 @@ from backend.ledger.answers import PackChecks
 from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
 from backend.models.model import TokenMeter, count_text, count_tokens
-from backend.questions.prompts.messages import prompt_messages
-from backend.questions.prompts.packs import TYPICAL_ID, packed_task
+from backend.questions.prompts.messages import prompt_messages, texts_of
+from backend.questions.prompts.packs import TYPICAL_ID, packed_messages, packed_task
 from backend.questions.question import asked_together
 from backend.settings import ModelSettings
 from backend.settings.settings import HumanSettings
@@ -116,8 +116,11 @@ class JobTally:
             self.unpackable += alone
             return
         self.packable += len(stages)
-        self.shared += sum(count_tokens((pack.system,)) for pack in packed)
-        self.own += sum(count_text(pack.fenced(TYPICAL_ID)) for pack in packed)
+        for pack in packed:
+            own = pack.fenced(TYPICAL_ID) + "\n"
+            system, user = texts_of(packed_messages({TYPICAL_ID: pack}))
+            self.shared += count_tokens((system, user.removeprefix(own)))
+            self.own += count_text(own)
 
     def packed(self, tasks: float) -> float:
         """Return the input tokens of all tasks if tasks that may share a prompt do so, ``tasks`` in each."""

@@ -287,6 +287,26 @@ def test_the_bill_of_packs_is_the_quoted_one_once_they_are_measured(tmp_path: Pa
         assert spent(folder) - before == pytest.approx(quoted.everyone.middle, rel=0.1)
 
 
+@pytest.mark.parametrize("pack", [4, 12])
+def test_the_tokens_of_packs_are_those_of_their_whole_prompts(
+    tmp_path: Path, pack: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a prompt, and what parts its tasks, count too."""
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1e-9)
+    with LabelFolder(
+        tmp_path, billed_packs, of_models={"pack": pack}, policy={"name": "majority"}, concurrency=32
+    ) as folder:
+        folder.table(*texts(12))
+        quoted = quote(folder).models["red"].input_tokens
+        folder.label()
+        bodies = [request.body for request in folder.server.requests if request.model == "red"]
+    asked = sum(
+        litellm_info.count_tokens(tuple(message["content"] for message in body["messages"]))
+        for body in bodies
+    )
+    assert quoted == pytest.approx(asked, rel=0.02)
+
+
 @pytest.fixture
 def all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coin asks about every packed task singly, too."""

@@ -3,6 +3,7 @@
     python benchmarks/ratings.py [votes.csv ...] [--shuffles 3] [--labels 0,30,100] [--errors exact,absolute]
     python benchmarks/ratings.py --made-up [--draws 2]
     python benchmarks/ratings.py --ends [--draws 2] [--noise 0.12] [--errors absolute] [--labels 0,30]
+    python benchmarks/ratings.py --silent [--draws 2] [--errors exact,absolute]
 
 A table has the columns ``item_id`` and ``truth``, and one for each model; its prices lie beside it, as JSON
 with ``usd_per_million_input_tokens``. The labels are numbers. People label the first items of a shuffle, and
@@ -10,7 +11,8 @@ the measures are those of all others. Prints Markdown: exact, within one, MAE an
 what is gained over the plain median (MAE: in percent of it), with the worst shuffle; and the cost in percent
 of asking everyone. Beside the joint policy stand the plain median, the median weighted by true accuracies,
 and the policy ``camvo``, which ratings had before. ``--ends`` takes scales of five and ten labels with few
-models, and also counts how many unanimous votes were answered with another label.
+models, and also counts how many unanimous votes were answered with another label. ``--silent`` blanks votes
+of made-up tables of 1,500 ratings, and prints what each set of silent models costs: run it on two versions.
 """
 
 from __future__ import annotations
@@ -167,27 +169,29 @@ def report(name: str, tables: list[VotesTable], labels: list[int], errors: list[
 
 
 _END_ITEMS = 300
-SHAPES: Mapping[str, Callable[[np.random.Generator, float], Array]] = {
-    "uniform": lambda rng, length: rng.uniform(-0.5, length + 0.5, _END_ITEMS),
-    "skewed": lambda rng, length: length * (1.0 - rng.beta(1.2, 4.0, _END_ITEMS)),
-    "ends": lambda rng, length: (
-        length * (rng.choice([0.05, 0.95], _END_ITEMS) + rng.normal(0.0, 0.12, _END_ITEMS))
+SHAPES: Mapping[str, Callable[[np.random.Generator, float, int], Array]] = {
+    "uniform": lambda rng, length, items: rng.uniform(-0.5, length + 0.5, items),
+    "skewed": lambda rng, length, items: length * (1.0 - rng.beta(1.2, 4.0, items)),
+    "ends": lambda rng, length, items: (
+        length * (rng.choice([0.05, 0.95], items) + rng.normal(0.0, 0.12, items))
     ),
-    "middle": lambda rng, length: rng.normal(0.5 * length, 0.15 * length, _END_ITEMS),
-    "shy": lambda rng, length: rng.uniform(-0.5, length + 0.5, _END_ITEMS),
+    "middle": lambda rng, length, items: rng.normal(0.5 * length, 0.15 * length, items),
+    "shy": lambda rng, length, items: rng.uniform(-0.5, length + 0.5, items),
 }
 """Where items lie on a scale. With ``shy`` people avoid the ends, and models do not."""
 
 
-def made_up_scale(shape: str, steps: int, models: int, noise: float, seed: int) -> VotesTable:
+def made_up_scale(  # noqa: PLR0917 - what a table is made of
+    shape: str, steps: int, models: int, noise: float, seed: int, items: int = _END_ITEMS
+) -> VotesTable:
     """Ratings on a scale of ``steps`` labels; the noise is a share of its length."""
     rng = np.random.default_rng([seed, steps, models, *shape.encode()])
     length = steps - 1.0
-    place = np.clip(SHAPES[shape](rng, length), -0.49, length + 0.49)
+    place = np.clip(SHAPES[shape](rng, length, items), -0.49, length + 0.49)
     truth = place if shape != "shy" else length / 2.0 + 0.8 * (place - length / 2.0)
     own = noise * length * np.exp(rng.normal(0.0, 0.35, models))
-    errors = rng.normal(0.0, noise * length * _SHARED, (_END_ITEMS, 1))
-    errors = errors + rng.normal(size=(_END_ITEMS, models)) * own
+    errors = rng.normal(0.0, noise * length * _SHARED, (items, 1))
+    errors = errors + rng.normal(size=(items, models)) * own
     votes = np.clip(np.rint(place[:, None] + errors), 0, length).astype(np.int64)
     prices = dict(zip("abcdefg", rng.permutation(_PRICES)[:models].tolist(), strict=False))
     labels = tuple(str(number + 1) for number in range(steps))
@@ -216,12 +220,49 @@ def ends(draws: int, noise: float, error: ErrorName, labels: int) -> None:
     )
 
 
+_SCALES = ((3, 6, 0.3), (5, 4, 0.15), (10, 3, 0.12))
+"""The labels and models of tables with silent models, and their noise."""
+
+SILENT: Mapping[str, tuple[slice, float]] = {
+    "nobody": (slice(0), 0.0),
+    "cheapest 50%": (slice(0, 1), 0.5),
+    "dearest 50%": (slice(-1, None), 0.5),
+    "dearest 80%": (slice(-1, None), 0.8),
+    "two cheapest 50%": (slice(0, 2), 0.5),
+    "two dearest 50%": (slice(-2, None), 0.5),
+    "everybody 20%": (slice(None), 0.2),
+}
+"""Which models, by price, give no vote, and how often."""
+
+
+def silenced(table: VotesTable, models: slice, share: float, seed: int) -> VotesTable:
+    """The table without some votes of some models, by price."""
+    rng, votes = np.random.default_rng([seed, 7]), table.votes.copy()
+    for column in np.argsort([*table.prices.values()])[models]:
+        votes[rng.random(len(votes)) < share, column] = -1
+    return replace(table, votes=votes)
+
+
+def silent(who: str, draws: int, error: ErrorName) -> None:
+    """Print one line: the means over all scales."""
+    runs = []
+    for (steps, models, noise), shape, seed in itertools.product(
+        _SCALES, ("uniform", "skewed", "middle"), range(draws)
+    ):
+        table = silenced(made_up_scale(shape, steps, models, noise, seed, _ITEMS), *SILENT[who], seed)
+        runs += _runs([table], camvo.Joint(), error, 0)
+    exact, _, absolute, _ = np.mean([ours for ours, _, _ in runs], axis=0)
+    cost = 100.0 * float(np.mean([cost for _, _, cost in runs]))
+    print(f"| {who}, {error} | {100.0 * exact:.1f} | {absolute:.3f} | {cost:.1f} |", flush=True)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("votes", nargs="*", type=Path)
     parser.add_argument("--made-up", action="store_true")
     parser.add_argument("--ends", action="store_true")
+    parser.add_argument("--silent", action="store_true")
     parser.add_argument("--noise", type=float, default=0.12)
     parser.add_argument("--shuffles", type=int, default=3)
     parser.add_argument("--draws", type=int, default=2)
@@ -236,6 +277,8 @@ def main() -> None:
         report(path.stem, [table.take(rng.permutation(len(table.truth))) for rng in orders], labels, errors)
     for error, count in itertools.product(errors, labels if options.ends else ()):
         ends(options.draws, options.noise, error, count)
+    for error, who in itertools.product(errors, SILENT if options.silent else ()):
+        silent(who, options.draws, error)
     for kind in KINDS if options.made_up else ():
         report(kind, [made_up(kind, seed) for seed in range(options.draws)], labels, errors)
 

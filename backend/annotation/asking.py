@@ -6,6 +6,7 @@ Packed arms are compared with their models: a coin chooses tasks, and arms that 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +16,7 @@ from typing import Final, TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.annotation.job import Job, TaskPrompt, random_draw
+from backend.annotation.job import Job, JobQuestion, TaskPrompt, random_draw
 from backend.annotation.replies import (
     PASSING,
     LeftOut,
@@ -65,6 +66,19 @@ def _is_checked(job: Job, compared: int = 0) -> bool:
     return random_draw("pack", job.project, job.task) < share * 2**64
 
 
+def expected_comparisons(tasks: float, before: float) -> float:
+    """How many of so many packed tasks the coin is expected to choose for an arm.
+
+    Args:
+        tasks: the packed tasks about which the arm is asked.
+        before: the comparisons of the arm so far.
+    """
+    steady = min(tasks, max(_MANY - before, 0.0) / COIN)
+    begun = before + COIN * steady
+    # From then on a task adds COIN · _MANY / c to the c comparisons, and twice COIN · _MANY to their square.
+    return math.sqrt(begun**2 + 2.0 * COIN * _MANY * (tasks - steady)) - before
+
+
 def compared(job: Job, plan: Plan, replies: Mapping[str, ModelReply]) -> dict[str, dict[str, bool]]:
     """Question → packed arm → whether its vote was that of its model, asked singly.
 
@@ -97,10 +111,17 @@ class PackedArms:
     compared: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     unpacked: frozenset[str] = frozenset()
 
-    def fewest(self, arm: str, prompt: TaskPrompt) -> int:
-        """The comparisons of an arm on that question of a prompt which has the fewest."""
-        keys = [question.key for question in prompt.questions]
-        return min(self.compared.get((arm, key.control, key.epoch), 0) for key in keys)
+    def fewest(self, arm: str, questions: Iterable[JobQuestion]) -> int:
+        """The comparisons of an arm on that one of some questions which has the fewest."""
+        keys = [question.key for question in questions]
+        return min([self.compared.get((arm, key.control, key.epoch), 0) for key in keys], default=0)
+
+    @classmethod
+    def of(cls, checks: PackChecks) -> PackedArms:
+        """Judge the arms of a project by all of its comparisons."""
+        judged = {place: judge_pack(agreed) for place, agreed in checks.by_question().items()}
+        compared = {place: verdict.compared for place, verdict in judged.items()}
+        return cls(compared, frozenset(arm for (arm, _, _), verdict in judged.items() if verdict.unpacked))
 
 
 class PackGuard:
@@ -125,10 +146,7 @@ class PackGuard:
         mark = checks.mark()
         known = self._known.get(project)
         if known is None or known[0] != mark:
-            judged = {place: judge_pack(agreed) for place, agreed in checks.by_question().items()}
-            compared = {place: verdict.compared for place, verdict in judged.items()}
-            unpacked = frozenset(arm for (arm, _, _), verdict in judged.items() if verdict.unpacked)
-            known = self._known[project] = mark, PackedArms(compared, unpacked)
+            known = self._known[project] = mark, PackedArms.of(checks)
         return known[1]
 
 
@@ -523,7 +541,7 @@ class Asking:
         """The models of packed arms that the coin asks singly, too; those that it has asked before stay."""
 
         def compared(arm: str, model: str) -> int:
-            return 0 if model in self.asked else self._packed.fewest(arm, self.prompt)
+            return 0 if model in self.asked else self._packed.fewest(arm, self.prompt.questions)
 
         return [
             model

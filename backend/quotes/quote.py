@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import product
 from typing import Annotated, Any, Final
@@ -12,13 +12,15 @@ from typing import Annotated, Any, Final
 from pydantic import Field, PlainSerializer, TypeAdapter
 from sqlalchemy import Connection
 
+from backend.annotation.asking import PackedArms, expected_comparisons
 from backend.annotation.job import Job, JobQuestion
+from backend.ledger.answers import PackChecks
 from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
 from backend.models.model import Model, count_text, count_tokens
 from backend.models.prices import TokenMeter
-from backend.questions.prompts.messages import prompt_messages
-from backend.questions.prompts.packs import TYPICAL_ID, packed_task
+from backend.questions.prompts.messages import prompt_messages, texts_of
+from backend.questions.prompts.packs import TYPICAL_ID, packed_messages, packed_task
 from backend.questions.question import asked_together
 from backend.settings import ModelSettings
 from backend.settings.settings import HumanSettings
@@ -115,8 +117,11 @@ class JobTally:
             self.unpackable += alone
             return
         self.packable += len(stages)
-        self.shared += sum(count_tokens((pack.system,)) for pack in packed)
-        self.own += sum(count_text(pack.fenced(TYPICAL_ID)) for pack in packed)
+        for pack in packed:
+            own = pack.fenced(TYPICAL_ID) + "\n"
+            system, user = texts_of(packed_messages({TYPICAL_ID: pack}))
+            self.shared += count_tokens((system, user.removeprefix(own)))
+            self.own += count_text(own)
 
     def packed(self, tasks: float) -> float:
         """Return the input tokens of all tasks if tasks that may share a prompt do so, ``tasks`` in each."""
@@ -159,6 +164,15 @@ class Range:
         likely = None if self.likely is None else self.likely * other.middle
         return Range(self.low * other.low, self.high * other.high, likely)
 
+    def plus(self, other: Range) -> Range:
+        """The range of a sum."""
+        likely = None if self.likely is None else self.likely + other.middle
+        return Range(self.low + other.low, self.high + other.high, likely)
+
+    def scaled(self, factor: float) -> Range:
+        """The range of so many times the same."""
+        return self.times(Range(factor, factor))
+
     @property
     def middle(self) -> float:
         """The likely value, or the middle of the range."""
@@ -172,7 +186,10 @@ def _named(key: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ModelQuote:
-    """One model, if it is asked about every task."""
+    """One model, if it is asked about every task.
+
+    ``compared`` is the part of ``usd`` for packed tasks about which the model is asked alone, too.
+    """
 
     input_tokens: Annotated[float, PlainSerializer(round, when_used="json")]
     output_tokens: Range
@@ -181,6 +198,12 @@ class ModelQuote:
     hours: float | None
     pack: int = 1
     asked: float | None = None
+    compared: Annotated[Range, _named("compared_usd")] = Range(0.0, 0.0)
+
+    @property
+    def votes_usd(self) -> Range:
+        """The price of the votes alone."""
+        return Range(self.usd.low - self.compared.low, self.usd.high - self.compared.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +301,36 @@ class _AskingMode:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedPacks:
+    """What a project's comparisons say about its packed arms.
+
+    Attributes:
+        compared: packed arm → how often its vote was compared with that of its model.
+        unpacked: the packed arms that the project asks no more.
+    """
+
+    compared: Mapping[str, int] = field(default_factory=dict)
+    unpacked: Set[str] = frozenset()
+
+    def to_come(self, arm: str, tasks: float) -> float:
+        """How many of so many packed tasks an arm's model is asked about alone, too."""
+        return expected_comparisons(tasks, self.compared.get(arm, 0))
+
+    @classmethod
+    def of(
+        cls,
+        connection: Connection,
+        project: str,
+        models: Sequence[ModelSettings],
+        questions: Sequence[JobQuestion],
+    ) -> ComparedPacks:
+        """Those of some models on some questions."""
+        known = PackedArms.of(PackChecks(connection, project))
+        arms = [_AskingMode(batch=False, pack=model.pack or _PACK).arm(model) for model in models]
+        return cls({arm: known.fewest(arm, questions) for arm in arms}, known.unpacked)
+
+
+@dataclass(frozen=True, slots=True)
 class JobPrices:
     """What asking the models about a job's tasks costs, as they are asked now or as they could be.
 
@@ -286,12 +339,14 @@ class JobPrices:
         pool: the models.
         models: their settings.
         batched: the names of those that are asked in batches.
+        packs: what is known of their packed arms.
     """
 
     tally: JobTally
     pool: Pool
     models: Sequence[ModelSettings]
     batched: Set[str]
+    packs: ComparedPacks
 
     def arms(self) -> dict[str, str]:
         """Arm that votes by the settings → the name of its model."""
@@ -300,6 +355,14 @@ class JobPrices:
     def quotes(self) -> dict[str, ModelQuote]:
         """What asking each model about every task costs by the settings."""
         return {model.name: self._quote(model, self._now(model)) for model in self.models}
+
+    def compared(self, model: ModelSettings, quote: ModelQuote, asked: float) -> Range:
+        """The price of the comparisons if a model is asked about a share of the tasks."""
+        if quote.pack == 1:
+            return quote.compared
+        arm = packed_arm(model.name, quote.pack)
+        all_of_them = self.packs.to_come(arm, self.tally.packable)
+        return quote.compared.scaled(self.packs.to_come(arm, asked * self.tally.packable) / all_of_them)
 
     def long_tasks(self) -> _LongTasks | None:
         """The tasks that are too long for a model; ``None`` without any."""
@@ -358,10 +421,11 @@ class JobPrices:
 
     def _asking_if(self, model: ModelSettings, *, batch: bool, pack: bool) -> _AskingMode:
         """How a model would be asked with batches and packing on or off, as far as it can be."""
-        packs = pack and self.tally.packable > 0 and not model.is_embedded
-        return _AskingMode(
-            batch and self._model(model).batch_prices is not None, (model.pack or _PACK) if packs else 1
-        )
+        batches = batch and self._model(model).batch_prices is not None
+        packed = _AskingMode(batches, model.pack or _PACK)
+        can_pack = self.tally.packable > 0 and not model.is_embedded
+        packs = pack and can_pack and packed.arm(model) not in self.packs.unpacked
+        return packed if packs else _AskingMode(batches, 1)
 
     def _model(self, settings: ModelSettings) -> Model:
         return self.pool[settings.name].model
@@ -378,10 +442,25 @@ class JobPrices:
     def _quote(self, model: ModelSettings, asking: _AskingMode) -> ModelQuote:
         meter, tasks = self._meter(model, asking), self._in_a_prompt(model, asking)
         inputs, outputs = self.tally.packed(tasks) * meter.factor, self._outputs(model, asking)
-        prices, cached = self._model(model).prices_of(batched=asking.batch), inputs * meter.cached_share
-        usd = Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
-        hours = None if asking.batch else _hours(self.tally.calls(tasks), inputs + outputs.middle, model)
-        return ModelQuote(inputs, outputs, usd, meter.calls, hours, asking.pack)
+        usd = self._usd(model, asking, inputs, outputs)
+        calls, compared = self.tally.calls(tasks), Range(0.0, 0.0)
+        if asking.pack > 1:
+            singly = _AskingMode(asking.batch, 1)
+            more = self.packs.to_come(asking.arm(model), self.tally.packable)
+            tokens = (self.tally.input - self.tally.unpackable) * self._meter(model, singly).factor
+            more_inputs = more / self.tally.packable * tokens
+            more_outputs = self._outputs(model, singly).scaled(more / self.tally.prompts)
+            compared = self._usd(model, singly, more_inputs, more_outputs)
+            inputs, outputs, usd = inputs + more_inputs, outputs.plus(more_outputs), usd.plus(compared)
+            calls += more
+        hours = None if asking.batch else _hours(calls, inputs + outputs.middle, model)
+        return ModelQuote(inputs, outputs, usd, meter.calls, hours, asking.pack, compared=compared)
+
+    def _usd(self, model: ModelSettings, asking: _AskingMode, inputs: float, outputs: Range) -> Range:
+        """The price of so many tokens."""
+        prices = self._model(model).prices_of(batched=asking.batch)
+        cached = inputs * self._meter(model, asking).cached_share
+        return Range(prices.cost(inputs, outputs.low, cached), prices.cost(inputs, outputs.high, cached))
 
     def _usd_if(self, model: ModelSettings, asking: _AskingMode) -> float:
         """The likely $ of asking one model about every task in some way."""

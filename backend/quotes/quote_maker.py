@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from backend.ledger.rounds import QuestionRounds, Round, RoundKey
 from backend.questions.question import hidden_questions, policy_for
 from backend.quotes.quote import (
     NONE_TO_COME,
+    ComparedPacks,
     JobPrices,
     JobTally,
     MixQuote,
@@ -434,20 +436,22 @@ class QuoteMaker:
                 ``None`` if nobody wants to know.
         """
         settings, tally = self._settings, self.tally
-        prices = JobPrices(tally, self._process.pool, settings.models, self._batched)
+        with self._process.ledger.read() as connection:
+            packs = ComparedPacks.of(connection, self._project, settings.models, self._questions)
+        prices = JobPrices(tally, self._process.pool, settings.models, self._batched, packs)
         models, model_of = prices.quotes(), prices.arms()
         planned = _PlannedTasks(
             self._process.ledger,
             self._project,
             settings,
             self._questions,
-            {arm: models[model].usd.middle / max(tally.tasks, 1) for arm, model in model_of.items()},
+            {arm: models[model].votes_usd.middle / max(tally.tasks, 1) for arm, model in model_of.items()},
             model_of,
             tally.tasks,
         )
         share = planned.share(progress)
         everyone = _total(model.usd for model in models.values())
-        bill = share.range.times(everyone)
+        bill = self._bill(prices, models, share)
         with self._process.ledger.read() as connection:
             spent, of_job = (
                 from_picodollars(money.balance(connection, self._project, scope).spent)
@@ -473,6 +477,20 @@ class QuoteMaker:
             student=planned.has_student,
             too_long=prices.long_tasks(),
         )
+
+    def _bill(self, prices: JobPrices, models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range:
+        """What the policy costs: its share of all votes, and the comparisons of packed ones."""
+        votes = share.range.times(_total(model.votes_usd for model in models.values()))
+        middle = share.range.middle or 1.0
+        bill = [votes]
+        for model in self._settings.models:
+            usual = share.asked.get(model.name, middle)
+            low, likely, high = (
+                prices.compared(model, models[model.name], min(usual * part / middle, 1.0))
+                for part in (share.range.low, middle, share.range.high)
+            )
+            bill.append(Range(low.low, high.high, likely.middle))
+        return reduce(Range.plus, bill)
 
 
 def _total(ranges: Iterable[Range]) -> Range:

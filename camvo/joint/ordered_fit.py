@@ -40,7 +40,7 @@ from camvo.joint.conventions import Conventions
 from camvo.joint.grades import NOT_SURE, SureVotes
 from camvo.joint.label_losses import NO_LOSSES, LabelLosses
 from camvo.joint.lattice import most_arms, vote_lattice
-from camvo.joint.votes import Rows, VoteRows
+from camvo.joint.votes import Rows, VoteRows, answering
 from camvo.numerics.logit import ChoiceSets, NormalPrior, fit_proven_logit
 from camvo.numerics.small import EPSILON, weighted_median
 from camvo.state.contribution import LatestRounds
@@ -323,6 +323,7 @@ class OrderedFit:
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs at the nodes of the shortlist's lattice, as plans use them.
         right: the probability that people say each label at each node, shape (N, M).
+        answering: arm → how often it votes if it is asked. So a vote costs the arm's price over this share.
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
         losses: what missing each label loses, by which its error counts; empty if all are worth the same.
     """
@@ -334,6 +335,7 @@ class OrderedFit:
     shortlist: tuple[str, ...]
     beliefs: Beliefs
     right: Array
+    answering: Mapping[str, float]
     conventions: Conventions | None = None
     losses: LabelLosses = NO_LOSSES
 
@@ -465,8 +467,8 @@ class OrderedFit:
         weighed = _weighed(vote, losses)
         shortlist = _shortlist_of(model, rows, weighed, prices)
         beliefs, right = _beliefs(model, rows, [arms.index(arm) for arm in shortlist], weighed)
-        everyone = float(rows.counts.sum())
-        return cls(arms, vote, everyone, model, shortlist, beliefs, right, conventions, losses)
+        everyone, voting = float(rows.counts.sum()), dict(zip(arms, answering(rows).tolist(), strict=True))
+        return cls(arms, vote, everyone, model, shortlist, beliefs, right, voting, conventions, losses)
 
 
 def _weighed(vote: OrderedVote, losses: LabelLosses) -> Array:

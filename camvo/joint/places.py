@@ -27,7 +27,7 @@ from scipy.special import expit, logit
 
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.lattice import most_arms, vote_lattice
-from camvo.joint.votes import Rows
+from camvo.joint.votes import Rows, VoteRows, answering
 from camvo.numerics.small import EPSILON
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import UNASKED, PatternCounts, VotePattern
@@ -261,6 +261,7 @@ class SpanFit:
         model: the model of the marks of all arms.
         shortlist: the arms that plans ask, sorted by name; all of them unless they are many.
         beliefs: the beliefs about a place at the nodes of the shortlist's lattice.
+        answering: arm → how often it votes if it is asked. So a vote costs the arm's price over this share.
     """
 
     arms: tuple[str, ...]
@@ -269,6 +270,7 @@ class SpanFit:
     model: _PlaceModel
     shortlist: tuple[str, ...]
     beliefs: Beliefs
+    answering: Mapping[str, float]
 
     reads_context = False
 
@@ -340,7 +342,9 @@ class SpanFit:
         shortlist = _shortlist(model, arms, prices)
         beliefs = model.among([arms.index(arm) for arm in shortlist]).beliefs()
         everyone = sum(count for pattern, count in evidence.patterns.items() if pattern.everyone)
-        return cls(arms, float(everyone), len(latest.rounds), model, shortlist, beliefs)
+        shares = answering(VoteRows.of(evidence.patterns, arms, ()))
+        voting = dict(zip(arms, shares.tolist(), strict=True))
+        return cls(arms, float(everyone), len(latest.rounds), model, shortlist, beliefs, voting)
 
 
 @lru_cache(maxsize=32)

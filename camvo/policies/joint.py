@@ -512,7 +512,7 @@ def _answering(fits: Iterable[Fit | None]) -> Mapping[str, float]:
     """Arm → how often it votes if it is asked, by the question on which it does so most often."""
     found: dict[str, float] = {}
     for fit in fits:
-        if fit is None or not isinstance(fit.joint, JointFit):
+        if fit is None:
             return {}
         found |= {arm: max(share, found.get(arm, 0.0)) for arm, share in fit.joint.answering.items()}
     return found

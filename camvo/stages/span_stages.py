@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from camvo.joint.beliefs import Beliefs
 from camvo.joint.places import SpanFit, place_patterns
-from camvo.joint.plans import Multipliers, Stops, Worth, plan_by_worth, quick_prices, rounded
+from camvo.joint.plans import (
+    Multipliers,
+    Stops,
+    Worth,
+    plan_by_worth,
+    prices_without,
+    quick_prices,
+    rounded,
+)
 from camvo.joint.votes import Rows
 from camvo.numerics.small import EPSILON, TIE
 from camvo.state.exploration import UNASKED, VotePattern
@@ -85,11 +93,11 @@ class SpanStages:
     kept = True
     named: tuple[str, ...] = ()
 
-    @property
-    def plan(self) -> Worth:
-        """The plan of whom to ask about a place."""
-        beliefs = self.fit.beliefs
-        return plan_by_worth(beliefs, quick_prices(beliefs, self.prices), _MARKED)
+    def _plan_after(self, votes: Mapping[str, str | None]) -> Worth:
+        """The plan of whom to ask about a place: it does not count on arms that gave no vote."""
+        beliefs, silent = self.fit.beliefs, {arm for arm, vote in votes.items() if vote is None}
+        prices = prices_without(silent, self.fit.shortlist, self.prices)
+        return plan_by_worth(beliefs, quick_prices(beliefs, prices), _MARKED)
 
     def places(self, arms: Sequence[str], votes: Mapping[str, str | None]) -> tuple[VotePattern, ...]:
         """The marks at each place of the text."""
@@ -126,7 +134,9 @@ class SpanStages:
         worth = _worth_of_a_place(spans, np.array(chances))
         worth[-1] *= known.unmarked
         paid = np.array([prices.get(arm, 0.0) for arm in self.fit.shortlist])
-        added = self.plan.asking[nodes] - _MARKED.stopping(self.fit.beliefs)[nodes][:, None] + paid
+        added = (
+            self._plan_after(votes).asking[nodes] - _MARKED.stopping(self.fit.beliefs)[nodes][:, None] + paid
+        )
         total = worth @ np.maximum(added, 0.0)
         by_arm = dict(zip(self.fit.shortlist, total.tolist(), strict=True))
         return {arm: by_arm.get(arm, 0.0) for arm in prices if arm not in votes}
@@ -135,7 +145,7 @@ class SpanStages:
         """The arms to ask first, if nobody has been asked; then :meth:`gains` say whom to ask next."""
         if votes:
             return []
-        return [self.fit.shortlist[arm] for arm in self.plan.together(self.fit.node((), {}))]
+        return [self.fit.shortlist[arm] for arm in self._plan_after({}).together(self.fit.node((), {}))]
 
     def within(
         self,

@@ -11,6 +11,7 @@ from label_studio_requests import Project, task
 from sqlalchemy import select
 from whole_backend import Backend
 
+from backend.annotation.asking import COIN, expected_comparisons
 from backend.ledger import deletions
 from backend.ledger.answers import PackChecks
 from backend.ledger.database import tables
@@ -231,6 +232,15 @@ def test_the_coin_asks_about_packed_tasks_singly_too(tmp_path: Path) -> None:
         "red:5": [True] * 5,
         "green:5": [True] * 5,
     }
+
+
+@pytest.mark.parametrize("tasks", [400, 30_000])
+@pytest.mark.parametrize("before", [0, 60, 500])
+def test_expected_comparisons_are_those_of_task_after_task(tasks: int, before: int) -> None:
+    count = float(before)
+    for _ in range(tasks):
+        count += COIN * min(1.0, 100.0 / max(count, 1.0))
+    assert expected_comparisons(tasks, before) == pytest.approx(count - before, rel=0.001)
 
 
 @pytest.mark.usefixtures("heads")

@@ -287,6 +287,62 @@ def test_the_bill_of_packs_is_the_quoted_one_once_they_are_measured(tmp_path: Pa
         assert spent(folder) - before == pytest.approx(quoted.everyone.middle, rel=0.1)
 
 
+@pytest.mark.parametrize("pack", [4, 12])
+def test_the_tokens_of_packs_are_those_of_their_whole_prompts(
+    tmp_path: Path, pack: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a prompt, and what parts its tasks, count too."""
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1e-9)
+    with LabelFolder(
+        tmp_path, billed_packs, of_models={"pack": pack}, policy={"name": "majority"}, concurrency=32
+    ) as folder:
+        folder.table(*texts(12))
+        quoted = quote(folder).models["red"].input_tokens
+        folder.label()
+        bodies = [request.body for request in folder.server.requests if request.model == "red"]
+    asked = sum(
+        litellm_info.count_tokens(tuple(message["content"] for message in body["messages"]))
+        for body in bodies
+    )
+    assert quoted == pytest.approx(asked, rel=0.02)
+
+
+@pytest.fixture
+def all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coin asks about every packed task singly, too."""
+    monkeypatch.setattr("backend.annotation.asking.COIN", 1.0)
+
+
+@pytest.mark.usefixtures("all_compared")
+def test_a_quote_of_packs_counts_what_the_coin_asks_singly(tmp_path: Path) -> None:
+    with LabelFolder(
+        tmp_path, billed_packs, of_models={"pack": 4}, policy={"name": "majority"}, concurrency=32
+    ) as folder:
+        folder.table(*texts(8))
+        folder.label()
+        folder.table(*texts(32))
+        quoted, before = quote(folder), spent(folder)
+        folder.label()
+        assert spent(folder) - before == pytest.approx(quoted.bill.middle, rel=0.05)
+
+
+def disagreeing(body: dict[str, Any]) -> Reply:
+    """Models that say something else about several tasks than about one."""
+    asked = re.findall(r"^BEGIN (\d{6})$", body["messages"][-1]["content"], re.MULTILINE)
+    return Reply.says(dict.fromkeys(asked, "Glad") if asked else {"label": "Sad"})
+
+
+@pytest.mark.usefixtures("all_compared")
+def test_an_arm_that_is_asked_no_more_is_quoted_as_its_model_alone(tmp_path: Path) -> None:
+    with LabelFolder(
+        tmp_path, disagreeing, of_models={"pack": 4}, policy={"name": "majority"}, concurrency=32
+    ) as folder:
+        folder.table(*texts(16))
+        folder.label()
+        folder.table(*texts(24))
+        assert quote(folder).models["red"].pack == 1
+
+
 def test_the_hours_are_those_of_the_slowest_limit(tmp_path: Path) -> None:
     models = {"slow": {"rpm": 1}, "quick": {"rpm": 100}}
     with LabelFolder(tmp_path, billed, policy={"name": "majority"}, models=models) as folder:

@@ -64,6 +64,18 @@ def test_people_who_rate_lower_than_all_models_are_followed():
     assert errors[1] < 0.7 * errors[0]
 
 
+def test_a_model_that_answers_every_other_time_costs_twice_its_price_in_plans():
+    policy, state, prices = camvo.Joint(), State(2), dict.fromkeys("abc", 1.0)
+    scale = {"q": Observation(state, np.array([1.0, 0.0]), SCALE, camvo.OrderedVote(SCALE))}
+    for number in range(36):
+        plan = policy.plan(scale, prices)
+        said = {arm: {"q": SCALE[number % 5]} for arm in prices}
+        said |= {"c": {}} if number % 2 else {}
+        state.add(policy.contribution(plan, "q", said, policy.decide(plan, said)["q"].label))
+    paid = policy.plan(scale, prices).stages.prices
+    assert paid["c"] / paid["a"] == pytest.approx(37 / 19, rel=0.05)
+
+
 def test_agreement_asks_all_models_about_a_scale():
     assert replay(camvo.Joint(agreement=0.95), table(items=60), window=16).asked.all()
 

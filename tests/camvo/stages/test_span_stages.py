@@ -118,6 +118,24 @@ def test_what_may_be_missed_is_worth_a_further_vote_though_nobody_marked_it(taug
     assert gains["good"] > 0.05
 
 
+def test_a_gain_does_not_count_on_the_vote_of_an_arm_that_gave_none(taught: camvo.Question) -> None:
+    marked = {"cheap": write_spans([Span(0, 6, "x")])}
+    open_, silent = (stages(taught).gains(votes, PRICES, {}) for votes in (marked, {**marked, "good": None}))
+    assert silent["other"] < open_["other"] - 0.001
+
+
+def test_an_arm_that_answers_every_other_time_costs_twice_its_price_in_plans() -> None:
+    policy, state, context = camvo.Joint(), camvo.State(dimension=2), np.array([1.0, 0.0])
+    observed = {"spans": camvo.Observation(state, context, ("x",), SPAN_VOTE)}
+    for number, (_, marks) in zip(range(36), texts(11), strict=False):
+        plan = policy.plan(observed, PRICES)
+        votes = {arm: {"spans": mark} for arm, mark in marks.items()} | ({"good": {}} if number % 2 else {})
+        label = policy.decide(plan, votes)["spans"].label
+        state.add(policy.contribution(plan, "spans", votes, label))
+    paid = policy.plan(observed, PRICES).stages.prices  # type: ignore[union-attr]
+    assert paid["good"] / paid["cheap"] == pytest.approx(5.0 * 37 / 19, rel=0.05)
+
+
 def test_a_place_counts_less_in_a_text_of_many(taught: camvo.Question) -> None:
     few, many = [Span(0, 6, "x")], [Span(20 * place, 20 * place + 6, "x") for place in range(9)]
     sure = write_spans(many[1:])

@@ -15,8 +15,8 @@ from scipy.special import ndtr, ndtri, owens_t
 from synthetic_votes import SyntheticModel
 
 from camvo.errors import InvalidParameterError
-from camvo.numerics.small import nearest_psd, root
 from camvo.replays.replay import VotesTable
+from camvo.subsets.confidence import nearest_psd, root
 from camvo.typing import Array
 
 _ROUNDING = 1e-12

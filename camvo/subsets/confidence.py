@@ -168,7 +168,7 @@ class Copula:
 
     def sample_correctness(self, lower: Array) -> NDArray[np.bool_]:
         """Whether each arm is right in each sample, (n, K): 1{Φ(z) < L}, z ~ N(0, C_psd) (Algorithm 4)."""
-        normal = _normal(self.seed, self.samples, len(lower)) @ _root(_nearest_psd(self.correlation))
+        normal = _normal(self.seed, self.samples, len(lower)) @ root(nearest_psd(self.correlation))
         return np.asarray(normal < ndtri(lower), dtype=np.bool_)
 
 
@@ -182,7 +182,7 @@ _PROJECTIONS, _CONVERGED = 100, 1e-10
 """The most alternating projections, and the step size at which they end."""
 
 
-def _nearest_psd(correlation: Array) -> Array:
+def nearest_psd(correlation: Array) -> Array:
     """The nearest correlation matrix in the Frobenius norm (MakePSD of Algorithm 4), shape (K, K).
 
     Higham's alternating projections (2002) with Dykstra's correction converge to the nearest matrix. Cutting
@@ -209,7 +209,7 @@ def _nearest_psd(correlation: Array) -> Array:
     return np.asarray((scaled + scaled.T) / 2.0, dtype=np.float64)
 
 
-def _root(correlation: Array) -> Array:
+def root(correlation: Array) -> Array:
     """The unique symmetric square root of a positive semi-definite matrix, shape (K, K)."""
     values, vectors = np.linalg.eigh(correlation)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, dtype=np.float64)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camvo.subsets.confidence import _nearest_psd, _root
+from camvo.subsets.confidence import nearest_psd, root
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -20,7 +20,7 @@ def symmetric(rng, k):
 @given(seeds, st.integers(1, 12))
 @settings(deadline=None, max_examples=60)
 def test_the_nearest_matrix_is_a_correlation_matrix(seed, k):
-    nearest = _nearest_psd(symmetric(np.random.default_rng(seed), k))
+    nearest = nearest_psd(symmetric(np.random.default_rng(seed), k))
     assert np.linalg.eigvalsh(nearest).min() >= -1e-12
     assert np.all(np.diag(nearest) == 1.0)
     assert np.array_equal(nearest, nearest.T)
@@ -30,7 +30,7 @@ def test_the_nearest_matrix_is_a_correlation_matrix(seed, k):
 def test_the_nearest_matrix_is_that_of_highams_example():
     """Higham (2002), §1: the distance is 0.5278 and these are the entries."""
     bad = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
-    nearest = _nearest_psd(bad)
+    nearest = nearest_psd(bad)
     expected = [[1.0, 0.7607, 0.1573], [0.7607, 1.0, 0.7607], [0.1573, 0.7607, 1.0]]
     np.testing.assert_allclose(nearest, expected, atol=1e-4)
     assert np.linalg.norm(nearest - bad) == pytest.approx(0.5278, abs=1e-4)
@@ -41,14 +41,14 @@ def test_the_nearest_matrix_is_that_of_highams_example():
 def test_no_other_correlation_matrix_is_nearer(seed, k):
     rng = np.random.default_rng(seed)
     matrix = symmetric(rng, k)
-    distance = np.linalg.norm(_nearest_psd(matrix) - matrix)
+    distance = np.linalg.norm(nearest_psd(matrix) - matrix)
     values, vectors = np.linalg.eigh(matrix)
     cut = vectors * np.maximum(values, 0.0) @ vectors.T
     scale = np.sqrt(np.maximum(np.diag(cut), 1e-300))
     assert distance <= np.linalg.norm(cut / np.outer(scale, scale) - matrix) + 1e-6
     other = rng.normal(size=(k, k + 2))
     other /= np.linalg.norm(other, axis=1, keepdims=True)
-    mixed = 0.9 * _nearest_psd(matrix) + 0.1 * other @ other.T
+    mixed = 0.9 * nearest_psd(matrix) + 0.1 * other @ other.T
     assert distance <= np.linalg.norm(mixed - matrix) + 1e-6
 
 
@@ -59,7 +59,7 @@ def test_a_correlation_matrix_is_its_own_nearest_and_the_square_of_its_root(seed
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     matrix = rows @ rows.T
     np.fill_diagonal(matrix, 1.0)
-    assert np.array_equal(_nearest_psd(matrix), matrix)
-    half = _root(matrix)
+    assert np.array_equal(nearest_psd(matrix), matrix)
+    half = root(matrix)
     np.testing.assert_allclose(half @ half, matrix, atol=1e-10)
     np.testing.assert_allclose(half, half.T, atol=1e-12)

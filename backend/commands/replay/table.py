@@ -225,7 +225,13 @@ class TableReplay:
         return table if self.options.ordered is None else _on_a_scale(table, self.options.ordered)
 
     def _require_truth(self, file: VotesFile, human: HumanLabels) -> None:
-        """Refuse human labels of items of which none has a known truth."""
+        """Refuse human labels of items without a known truth, and a policy that needs some."""
+        if not human.share and "best-single" in self.study.policies:
+            raise ReplayError(
+                "learns from human labels alone",
+                where="--policy best-single",
+                fix="give --human-labels 0.05, or leave the policy out",
+            )
         if human.share and not (file.truth >= 0).any():
             raise ReplayError(
                 "needs the truth of some items",

@@ -243,3 +243,9 @@ def test_a_worth_of_a_label_that_cannot_be_is_refused(folder: Path, worth: str, 
     done = called(*BASE, "--policy", "joint", "--worth", worth, cwd=folder)
     assert done.returncode != 0
     assert said in " ".join(done.stderr.split())
+
+
+def test_a_policy_that_learns_from_human_labels_alone_is_refused_without_any(folder: Path) -> None:
+    done = called(*BASE, "--policy", "best-single", cwd=folder)
+    assert done.returncode != 0
+    assert "--policy best-single: learns from human labels alone (give --human-labels 0.05" in done.stderr

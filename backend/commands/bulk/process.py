@@ -249,7 +249,7 @@ def _open_file(
     settings: Settings,
     environment: Environment,
     *,
-    asking: bool = True,
+    asking: bool,
 ) -> Iterator[tuple[DatasetJobs, Index]]:
     """Open a file in a process of its own: its jobs, and its tasks."""
     source = sources.open_source(path)

@@ -23,7 +23,7 @@ The values of ``delta``, ``k_min`` and ``agreement`` are lists, as text; that of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOptions:
-    """The options that both commands have with the same default. The help texts explain them."""
+    """The options of a replay that say nothing of its table. The help texts explain them."""
 
     lambda_l: Annotated[
         float, typer.Option("--lambda-l", help="λ_L: ridge of the linear models.", rich_help_panel=POLICIES)

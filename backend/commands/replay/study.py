@@ -1,4 +1,4 @@
-"""The study that a replay of a table and one of synthetic data share: settings, runs, and the report.
+"""The study of a replay, of whatever table: settings, runs, and the report.
 
 Only drawing the report loads matplotlib.
 """

@@ -69,3 +69,13 @@ def test_an_answer_that_was_cut_off_is_bought_again_by_retry_failed_alone(run: R
     assert run(CUT_OFF) == ("model_cut_off", 2)
     assert run(GLAD) == ("model_cut_off", 0)
     assert run(GLAD, retry_failed=True) == ("Glad", 2)
+
+
+def test_retry_failed_asks_about_no_new_row_in_the_rounds_that_follow(run: Run) -> None:
+    run(WRONG)
+    run.folder.table("lovely", "new")
+    before = sum(run.server.bought.values())
+    run.server.script = lambda body: GLAD
+    run.folder.label(batch=True, wait=True, retry_failed=True)
+    assert [row["camvo_label"] for row in run.folder.rows()] == ["Glad", ""]
+    assert sum(run.server.bought.values()) - before == 2

@@ -232,8 +232,7 @@ class BatchStages:
             WaitingTasks(connection).store(task)
             for line in wanted:
                 Lines(connection).want(line)
-            for key in used:
-                answers.link_task(connection, key, task.project, task.task)
+            answers.link_tasks(connection, [(key, (task.project, task.task)) for key in used])
 
         await self._access.writer.persist(write)
 

@@ -23,7 +23,7 @@ from backend.errors import LedgerError
 from backend.ledger import LedgerAccess, projects
 from backend.ledger.database.writer import outlast
 from backend.ledger.events import Base, Event, NewEvent, ProjectEvents, Snapshot, StateKey, StateRecords
-from backend.ledger.learning_data import LearningRounds, ProjectLessons
+from backend.ledger.learning_data import LearningRounds, OwnScore, ProjectLessons
 from backend.ledger.rounds import ProjectRounds
 from camvo.errors import CamvoError, SnapshotError
 from camvo.joint.rare_labels import labels_of_votes
@@ -420,6 +420,7 @@ class _FittedScorer:
     scorer: Scorer
     rounds: int
     confirmed: int
+    own: Mapping[int, OwnScore]
 
 
 class Scorers:
@@ -449,14 +450,16 @@ class Scorers:
         self, key: StateKey, arms: Sequence[str], labels: Sequence[str], latest: _FittedScorer | None
     ) -> _FittedScorer:
         with self._ledger.read() as connection:
-            rounds, confirmed = LearningRounds(connection, key.project, key.control, key.epoch).count()
+            known = LearningRounds(connection, key.project, key.control, key.epoch)
+            rounds, confirmed = known.count()
             if latest is not None and not (
                 _grown(rounds, latest.rounds) or _grown(confirmed, latest.confirmed)
             ):
                 return latest
-            newest = LearningRounds(connection, key.project, key.control, key.epoch).latest()
+            own = known.own_scores({} if latest is None else latest.own)
+            newest = known.latest(own=own)
         all_arms = sorted({*arms, *(arm for round_ in newest for arm in round_.votes)})
-        return _FittedScorer(Scorer.fit(newest, all_arms, labels), rounds, confirmed)
+        return _FittedScorer(Scorer.fit(newest, all_arms, labels), rounds, confirmed, own)
 
 
 def _grown(now: int, before: int) -> bool:

@@ -137,11 +137,13 @@ def _store_each(
     if not rows:
         return
     new = set(connection.scalars(_STORE, rows))
+    uses: list[tuple[str, tuple[str, int]]] = []
     for answer, user in bought:
         if answer.key in new:
             new.remove(answer.key)
         else:
-            link_task(connection, answer.key, *user)
+            uses.append((answer.key, user))
+    link_tasks(connection, uses)
 
 
 _STORE = insert_new(_table).returning(_table.c.key)
@@ -166,9 +168,23 @@ _LINK = (
 """Links a task, unless the answer was bought for it."""
 
 
-def link_task(connection: Connection, key: str, project: str, task: int) -> None:
-    """Record that a task uses an answer. An answer is kept as long as at least one task uses it."""
-    connection.execute(_LINK, {"of": key, "by": project, "number": task})
+def link_tasks(connection: Connection, uses: Sequence[tuple[str, tuple[str, int]]]) -> None:
+    """Record that tasks use answers. An answer is kept as long as at least one task uses it.
+
+    Deleted tasks are passed over, as the record of their use would never be removed.
+
+    Args:
+        connection: a write transaction.
+        uses: keys of answers, each with the project and the number of a task.
+    """
+    deleted = projects.deleted_among(connection, [task for _, task in uses])
+    rows = [
+        {"of": key, "by": project, "number": number}
+        for key, (project, number) in uses
+        if (project, number) not in deleted
+    ]
+    if rows:
+        connection.execute(_LINK, rows)
 
 
 def _task_using(connection: Connection, key: str) -> tuple[str, int] | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
-from backend.ledger.database.statements import delete_tasks, insert_new, insert_or_replace
+from backend.ledger.database.statements import among, delete_tasks, insert_new, insert_or_replace
 from backend.ledger.human_annotations import is_open
 from backend.ledger.recounts import latest_confirmed
 from backend.ledger.rounds import QuestionRounds
@@ -229,8 +229,10 @@ class ExampleTexts:
 _MOST_SCORED = 500
 """The own scores of so many of the latest rounds are read, and of those that people teach."""
 
-_UNKNOWN = (None, 0.0)
-"""An own score that is not known, and the trust in it."""
+OwnScore: TypeAlias = tuple[float | None, float]
+"""A policy's own score of a decision, and the trust in it."""
+
+_UNKNOWN: Final[OwnScore] = (None, 0.0)
 
 _taught = case((~_rounds.audit, _rounds.confirmed))
 
@@ -278,12 +280,14 @@ class LearningRounds(QuestionRounds):
         self,
         unanswered: Collection[int] = (),
         recounted: Mapping[int, tuple[str, float]] = MappingProxyType({}),
+        own: Mapping[int, OwnScore] | None = None,
     ) -> list[FinishedRound]:
         """Return the latest rounds and the latest that people teach, each once, oldest first.
 
         Args:
             unanswered: the ids of rounds that count as if nobody had answered them.
             recounted: round → another label for a round that people teach, and how right it is.
+            own: what :meth:`own_scores` returned; ``None`` to read them now.
         """
         query = (
             select(_rounds.id, _rounds.votes, _rounds.label, _taught.label("confirmed"))
@@ -295,7 +299,7 @@ class LearningRounds(QuestionRounds):
             row.id: row
             for row in self.connection.execute(query.where(_taught.is_not(None)).limit(MOST_CONFIRMED))
         }
-        own = self._own_scores()
+        own = self.own_scores() if own is None else own
 
         def finished(row: Any) -> FinishedRound:
             label, confirmed = recounted.get(row.id, (row.label, row.confirmed))
@@ -306,12 +310,20 @@ class LearningRounds(QuestionRounds):
 
         return [finished(row) for _, row in sorted(rows.items())]
 
-    def _own_scores(self) -> dict[int, tuple[float, float]]:
-        """Round → the policy's own score and the trust in it: plans are large, so only of some rounds."""
-        query = select(_rounds.id, _rounds.plan).where(self.condition).order_by(_rounds.id.desc())
+    def own_scores(self, known: Mapping[int, OwnScore] = MappingProxyType({})) -> dict[int, OwnScore]:
+        """Return round → the policy's own score, of the latest rounds and of the latest that people teach.
+
+        Args:
+            known: those that were read before. Plans are large, so theirs are not read again.
+        """
+        query = select(_rounds.id).where(self.condition).order_by(_rounds.id.desc())
         latest = [query.limit(_MOST_SCORED), query.where(_taught.is_not(None)).limit(_MOST_SCORED)]
-        plans = {row.id: row.plan for some in latest for row in self.connection.execute(some)}
-        return {number: (plan["score"], plan["trust"]) for number, plan in plans.items() if plan.get("trust")}
+        ids = {number for some in latest for number in self.connection.scalars(some)}
+        new = select(_rounds.id, _rounds.plan).where(among(_rounds.id, sorted(ids - known.keys())))
+        return {number: known[number] for number in ids & known.keys()} | {
+            row.id: (row.plan["score"], row.plan["trust"]) if row.plan.get("trust") else _UNKNOWN
+            for row in self.connection.execute(new)
+        }
 
 
 def labels_beside(connection: Connection, project: str, model: str, *, audit: bool) -> tuple[int, float]:

@@ -26,7 +26,7 @@ from backend.errors import (
     NotBookedError,
     TaskError,
 )
-from backend.ledger import Writer, answers, money, projects
+from backend.ledger import Writer, answers, money
 from backend.ledger.answers import BoughtAnswer, CallOutcome, ReceivedAnswers, settle_calls, store_answers
 from backend.ledger.claims import Claim, Claims, Contacts, process_owner
 from backend.ledger.database.statements import now
@@ -97,6 +97,11 @@ class ModelQuery:
     purse: Purse | None = None
     hurried: bool = False
     waits: bool = False
+
+    @property
+    def payer(self) -> tuple[str, int]:
+        """The project that pays, and the task that its answer is bought for."""
+        return self.project, self.task
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +276,8 @@ class CallLedger:
         keys = [each.key for each in wanted]
         taken = Claims(connection).claimed(keys)
         found = answers.find_by_key(connection, keys)
+        uses = [(each.key, (each.project, each.task)) for each in wanted if each.key in found]
+        answers.link_tasks(connection, uses)
         free = {each.key: each for each in wanted if each.key not in found and each.key not in taken}
         calls = money.reserve_each(connection, [*free.values()])
         self.add_claims(connection, calls)
@@ -287,7 +294,6 @@ class CallLedger:
         """The same for a call that somebody has made or claimed before."""
         key = wanted.key
         if stored is not None:
-            _record_use(connection, key, wanted)
             return _ClaimResult(
                 PaidAnswer(
                     stored.content,
@@ -358,9 +364,8 @@ class CallLedger:
         Raises:
             NotBookedError: the ledger cannot store the answer, for a reason that does not pass.
         """
-        payer = (query.project, query.task)
         bought = BoughtAnswer(
-            key=key, model=query.model, payer=payer, content=outcome.content, outcome=outcome
+            key=key, model=query.model, payer=query.payer, content=outcome.content, outcome=outcome
         )
         paid = outcome.content is not None or outcome.usage.cost > 0
         step = GroupedWrite(self._store_and_settle, (bought, call))
@@ -417,7 +422,7 @@ class CallLedger:
 
     async def record_use(self, key: str, query: ModelQuery) -> None:
         """Record that the query's task uses an answer that another task pays for."""
-        await self.writer.persist(lambda connection: _record_use(connection, key, query))
+        await self.writer.persist(lambda connection: answers.link_tasks(connection, [(key, query.payer)]))
 
     def stop_renewing(self, key: str) -> None:
         """Stop renewing a claim, because the attempt has ended."""
@@ -448,9 +453,3 @@ def refuse_batched(connection: Connection, key: str, query: ModelQuery | Reserva
             where=f"task {query.task}",
             fix="run the camvo label command that sent it again; camvo jobs lists what is out",
         )
-
-
-def _record_use(connection: Connection, key: str, query: ModelQuery | Reservation) -> None:
-    """Record that the task uses an answer, unless the task is deleted: the record would never be removed."""
-    if not projects.is_deleted(connection, query.project, query.task):
-        answers.link_task(connection, key, query.project, query.task)

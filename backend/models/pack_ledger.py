@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import structlog
 from sqlalchemy import Connection
 
-from backend.ledger import answers, money, projects
+from backend.ledger import answers, money
 from backend.ledger.answers import BoughtAnswer, CallOutcome, settle_calls, store_answers
 from backend.ledger.claims import Claims
 from backend.ledger.database.writer import GroupedWrite
@@ -303,7 +303,7 @@ class PackLedger:
             BoughtAnswer(
                 key=member.key,
                 model=member.query.model,
-                payer=(member.query.project, member.query.task),
+                payer=member.query.payer,
                 content=None if contents is None else contents[member.key],
                 outcome=outcome,
                 share=shares[member.key],
@@ -328,17 +328,13 @@ class PackLedger:
 def _find_each(connection: Connection, members: Sequence[Member]) -> list[PaidAnswer | None]:
     """Return each member's stored answer, or ``None``, and record that its task uses it."""
     found = answers.find_by_key(connection, [member.key for member in members])
-    users = [(member.query.project, member.query.task) for member in members if member.key in found]
-    deleted = projects.deleted_among(connection, users)
+    answers.link_tasks(connection, [(each.key, each.query.payer) for each in members if each.key in found])
     paid: list[PaidAnswer | None] = []
     for member in members:
         if (stored := found.get(member.key)) is None:
             paid.append(None)
             continue
-        user = (member.query.project, member.query.task)
-        if user not in deleted:
-            answers.link_task(connection, member.key, *user)
         content = stored.content if stored.content and member.usable(stored.content) else ""
-        earlier = stored.paid_by(*user)
+        earlier = stored.paid_by(*member.query.payer)
         paid.append(PaidAnswer(content, 0.0, stored=True, earlier=earlier, version=stored.version))
     return paid

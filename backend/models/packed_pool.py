@@ -357,4 +357,4 @@ class PackedPool:
 
 
 def _tasks_of(pack: Pack[Member]) -> frozenset[tuple[str, int]]:
-    return frozenset((member.query.project, member.query.task) for member in pack.members.values())
+    return frozenset(member.query.payer for member in pack.members.values())

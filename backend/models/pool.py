@@ -381,7 +381,7 @@ class CachingPool:
                 turn=turn,
             )
         except ModelError as error:
-            caller.breaker.unread(error, (query.project, query.task))
+            caller.breaker.unread(error, query.payer)
             outcome = CallOutcome(
                 content="" if isinstance(error, BadAnswerError | RefusedError) else None,
                 usage=caller.failure_usage(query.messages, error),

@@ -272,7 +272,8 @@ _KNOWN_ACTIONS = {*ACTIONS, payloads.START_TRAINING}
 _TURNS = threading.BoundedSemaphore(2)
 """Requests for predictions that are read or written at once in a process.
 
-Hundreds of predictions may wait, but few compute: each thread that does keeps a webhook waiting.
+Hundreds of predictions may wait, but few compute: each thread that does keeps a webhook waiting. What waits
+for Label Studio or for the database is done between turns.
 """
 
 
@@ -298,18 +299,18 @@ def _predict() -> Response:
         body = payloads.parse_request(payloads.PredictRequest, _json_object(request))
         _refuse_too_many(len(body.tasks))
         config = parse_label_config(body.label_config)
-        runtime = _runtime()
-        settings = runtime.projects.requested(body, config)
-        with tracing.request(request.headers.items()):
-            answers = runtime.predict(
-                body.project,
-                config,
-                settings,
-                body.tasks,
-                again=body.params.again,
-                stored_only=body.params.stored_only,
-                terms=body.params.job,
-            )
+    runtime = _runtime()
+    settings = runtime.projects.requested(body, config)  # may wait for Label Studio and the database
+    with _TURNS, tracing.request(request.headers.items()):
+        answers = runtime.predict(
+            body.project,
+            config,
+            settings,
+            body.tasks,
+            again=body.params.again,
+            stored_only=body.params.stored_only,
+            terms=body.params.job,
+        )
     finished = _in_time(answers, runtime.settings.deadline)
     with _TURNS:
         results = [answer.prediction for answer in finished]

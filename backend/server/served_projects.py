@@ -113,28 +113,23 @@ class ServedProjects:
     def requested(self, request: PredictRequest, config: LabelConfig) -> Settings:
         """Store what a request for predictions says of its project, unless the ledger holds the same.
 
-        A report only needs the questions, so predictions do not fail while the database is down.
+        Reports and budgets need the questions and the number of tasks, and predictions neither: they do not
+        fail while the database is down.
         """
-        project = request.project
-        said = request.params
+        project, said = request.project, request.params
         if said.instructions is not None:
             self.remember_instructions(project, said.instructions)
         settings = self.to_predict(project)
         with suppress(LedgerError):
-            asked = asked_questions(config, shown_instructions(self._latest.get(project), settings))
             known = self._latest.get(project)
+            asked, new = asked_questions(config, shown_instructions(known, settings)), dict[str, Any]()
             if known is None or known.predicted != asked:
-                self._store(project, {"predicted": asked, "label_config": request.label_config})
-        if said.tasks:
-            self._remember_tasks(project, said.tasks)
+                new |= {"predicted": asked, "label_config": request.label_config}
+            if said.tasks and (known is None or known.task_number != said.tasks):
+                new["task_number"] = said.tasks
+            if new:
+                self._store(project, new)
         return settings
-
-    def _remember_tasks(self, project: str, tasks: int) -> None:
-        """Store how many tasks a project has in Label Studio, unless the ledger holds the same."""
-        stored = self._latest.get(project)
-        if stored is None or stored.task_number != tasks:
-            columns = {"task_number": tasks}
-            self._write(lambda connection: remember_project(connection, project, columns, self._clock()))
 
     def remember_instructions(self, project: str, instructions: str) -> None:
         """Store a project's labelling instructions, unless the ledger holds the same."""

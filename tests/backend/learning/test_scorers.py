@@ -15,6 +15,7 @@ from whole_backend import Backend, votes
 from backend.learning import states
 from backend.learning.states import _PAUSE, Scorers
 from backend.ledger import Ledger, LedgerAccess, rounds
+from backend.ledger.database import packing
 from backend.ledger.events import StateKey
 from camvo.scores.scorer import Scorer
 
@@ -93,6 +94,27 @@ def test_a_scorer_is_kept_while_hardly_anything_has_come(sqlite_ledger: Ledger, 
         return await process.caught_up() is first
 
     assert asyncio.run(run())
+
+
+def test_a_later_fit_reads_only_the_plans_of_new_rounds(
+    sqlite_ledger: Ledger, process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decompress, read = packing._decompress, list[bytes]()
+
+    def counted(data: bytes) -> bytes:
+        read.append(data)
+        return decompress(data)
+
+    async def run() -> list[int]:
+        store(sqlite_ledger, range(1, 41), None)
+        first = await process.current()
+        plans = [len(read)]
+        store(sqlite_ledger, range(41, 51), None)
+        assert await process.caught_up() is not first
+        return [*plans, len(read)]
+
+    monkeypatch.setattr(packing, "_decompress", counted)
+    assert asyncio.run(run()) == [40, 50]
 
 
 def test_withdrawn_labels_leave_the_score(sqlite_ledger: Ledger, process: Process) -> None:

@@ -75,8 +75,8 @@ def test_an_answer_is_deleted_with_the_last_task_that_uses_it(ledger: Ledger) ->
 def test_an_answer_is_kept_for_a_linked_task(ledger: Ledger, project: str, task: int) -> None:
     with ledger.write() as connection:
         store(connection, 4)
-        answers.link_task(connection, "key", project, task)
-        answers.link_task(connection, "key", project, task)
+        for _ in range(2):
+            answers.link_tasks(connection, [("key", (project, task))])
         assert answers.forget_tasks(connection, "1.1", [4]) == 0
         assert answers.find_by_key(connection, ["key"])["key"].content == ANSWER.content
 

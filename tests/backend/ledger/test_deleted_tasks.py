@@ -62,7 +62,7 @@ def test_an_answer_that_another_task_uses_survives_the_deletion_of_many(ledger: 
             answer = StoredAnswer(key, "small", "Positive", 10, 2, 0.001, 0.5)
             for task in tasks:
                 answers._store_each(connection, [(answer, (PROJECT, task))], 1.0)
-        answers.link_task(connection, "theirs", "2.1", 4)
+        answers.link_tasks(connection, [("theirs", ("2.1", 4))])
         assert answers.forget_tasks(connection, PROJECT, [4, 5]) == 0
         assert answers.find_by_key(connection, [*users]).keys() == users.keys()
         assert answers.forget_tasks(connection, PROJECT, [6, 7]) == 2

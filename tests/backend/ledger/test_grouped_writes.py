@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -241,3 +243,27 @@ def test_an_answer_of_a_deleted_task_is_dropped_and_others_of_the_transaction_st
         deletions.mark_deleted(connection, "7.1", [2], 1.0)
         assert store_answers(connection, [bought(task) for task in (1, 2, 3)], now=1.0) == {"key 1", "key 3"}
         assert answers.find_by_key(connection, ["key 1", "key 2", "key 3"]).keys() == {"key 1", "key 3"}
+
+
+def test_stored_answers_found_together_take_few_statements(ledger: Ledger, writer: Writer) -> None:
+    calls, numbers = CallLedger(writer, lambda: 1.0), range(1, 41)
+    sent: list[str] = []
+
+    async def find(task: int) -> _ClaimResult:
+        asked = replace(query(task), project="8.1")
+        return await calls.claim(f"key {task}", asked, CallEstimate(0.01, 100), 1.0, 60.0)
+
+    async def check() -> list[_ClaimResult]:
+        claimed = await asyncio.gather(*map(partial(claim, calls), numbers))
+        ends = zip(numbers, claimed, strict=True)
+        settled = (calls.settle(f"key {task}", query(task), each.call, OUTCOME) for task, each in ends)
+        await asyncio.gather(*settled)
+        event.listen(ledger._engine, "before_cursor_execute", lambda *each: sent.append(each[2]))
+        return list(await asyncio.gather(*map(find, numbers)))
+
+    found = asyncio.run(check())
+    assert [each.answer and each.answer.content for each in found] == [OUTCOME.content] * 40
+    assert len(sent) < 40
+    with ledger.read() as connection:
+        links = connection.execute(select(tables.answer_tasks.c.key, tables.answer_tasks.c.task)).all()
+    assert {row.key: row.task for row in links} == {f"key {task}": task for task in numbers}

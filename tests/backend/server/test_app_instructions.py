@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from pydantic import SecretStr
 from served_app import served
 from whole_backend import Backend, prompt_of, votes
 
+from backend.errors import LabelStudioError
+from backend.label_studio.client import Client
 from backend.ledger import projects
 
 WRITTEN = Project(instructions="<p>Judge the <b>writer</b>, not the weather.</p>")
@@ -161,3 +165,31 @@ def test_no_log_and_no_answer_quotes_them(backend: Backend, capfd: pytest.Captur
     shown = json.dumps(backend.client.get("/status?format=json").get_json()) + "".join(capfd.readouterr())
     assert "Heron" not in shown
     assert "Judge the writer" not in shown
+
+
+def test_a_label_studio_that_hangs_holds_up_no_other_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, hangs = threading.Semaphore(0), threading.Event()
+
+    def ask(client: Client, key: str, **_: float) -> dict[str, str]:
+        if not key.startswith("9."):
+            asked.release()
+            assert hangs.wait(60.0)
+        raise LabelStudioError("no answer")
+
+    monkeypatch.setattr(Client, "project_by_key", ask)
+    access = {"label_studio_url": "http://127.0.0.1:9", "label_studio_api_key": SecretStr(KEY)}
+    with Backend(tmp_path, SCRIPT, environment=access) as backend, ThreadPoolExecutor(3) as threads:
+
+        def predicted(number: int) -> int:
+            project = Project(number=number)
+            return backend.post("/predict", predict([task(1, project=project)], project)).status_code
+
+        held = [threads.submit(predicted, number) for number in (7, 8)]
+        try:
+            assert all(asked.acquire(timeout=30.0) for _ in held)
+            assert threads.submit(predicted, 9).result(30.0) == 200
+        finally:
+            hangs.set()
+        assert [each.result(30.0) for each in held] == [200, 200]

@@ -1,6 +1,7 @@
 """How many made-up projects keep the promise of ``agreement``, and at what cost.
 
     python benchmarks/promises/agreement.py [--projects 200] [--tasks 6000] [--agreement 0.99] [--kinds 0 1]
+        [--silent 0.5 [--who dearest|cheapest|all]]
 
 A project keeps it if that share of its labels, or more, equal those of the votes of all models by the plan's
 own fit.
@@ -10,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from projects import KINDS, TASKS, drawn
 
 from camvo.joint.agreement import AgreementStops
-from camvo.joint.plans import plan_by_worth, walk
+from camvo.joint.plans import Worth, plan_by_worth, prices_without, walk
 from camvo.joint.votes import Rows
 from camvo.policies.joint import Joint
 from camvo.policies.policy import Fit, JointFitData
@@ -71,8 +73,14 @@ class Project:
         joint, unique, place = fit.joint, *np.unique(rows, axis=0, return_inverse=True)
         positions = [joint.arms.index(arm) for arm in joint.shortlist]
         shares = dict(self._shares)
-        plan = plan_by_worth(joint.beliefs, tuple([shares[arm] for arm in joint.shortlist]), stops)
-        of_shortlist, finished = walk(plan, unique[:, positions])
+        prices = tuple([shares[arm] for arm in joint.shortlist])
+
+        def without(silent: tuple[int, ...]) -> Worth:
+            left = stops.without(silent)
+            paid = prices if left is stops else prices_without(silent, range(len(prices)), prices)
+            return plan_by_worth(joint.beliefs, paid, left)
+
+        of_shortlist, finished = walk(without(()), unique[:, positions], without=without)
         asked = np.zeros(unique.shape, dtype=np.bool_)
         asked[:, positions], asked[finished] = of_shortlist, True
         agrees = [
@@ -120,6 +128,18 @@ def agreement_and_cost(table: VotesTable, agreement: float) -> tuple[float, floa
     return Project(table, agreement).run()
 
 
+WHO = {"dearest": slice(0, 1), "cheapest": slice(-1, None), "all": slice(None)}
+"""The columns of models: prices fall."""
+
+
+def silenced(table: VotesTable, who: slice, share: float, seed: int) -> VotesTable:
+    """The table without some votes of some models."""
+    votes = table.votes.copy()
+    of_some = votes[:, who]
+    of_some[np.random.default_rng([seed, 9]).random(of_some.shape) < share] = -1
+    return replace(table, votes=votes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -128,12 +148,19 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("--agreement", type=float, default=0.99)
     parser.add_argument("--kinds", type=int, nargs="*", default=range(len(KINDS)))
+    parser.add_argument("--silent", type=float, default=0.0)
+    parser.add_argument("--who", choices=WHO, default="dearest")
     options = parser.parse_args()
     for number in options.kinds:
         start = time.process_time()
         measured = np.array(
             [
-                agreement_and_cost(drawn(KINDS[number], seed, options.tasks), options.agreement)
+                agreement_and_cost(
+                    silenced(
+                        drawn(KINDS[number], seed, options.tasks), WHO[options.who], options.silent, seed
+                    ),
+                    options.agreement,
+                )
                 for seed in range(options.projects)
             ]
         )

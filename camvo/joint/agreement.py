@@ -55,22 +55,22 @@ def kept_labels(beliefs: Beliefs) -> Array:
     return np.asarray(np.clip(final[np.arange(len(final)), leads], 0.0, 1.0), dtype=np.float64)
 
 
-@lru_cache(maxsize=16)
-def _certain_labels(beliefs: Beliefs) -> NDArray[np.bool_]:
+@lru_cache(maxsize=64)
+def _certain_labels(beliefs: Beliefs, silent: tuple[int, ...] = ()) -> NDArray[np.bool_]:
     """Whether no further votes can change the most probable label of each node, shape (N,).
 
-    Some arms may give no vote, so every set of further votes is considered.
+    Some arms may give no vote, so every set of further votes is considered. The arms at the positions
+    ``silent`` were asked and gave none.
     """
     lattice = beliefs.lattice
     leads = beliefs.right.argmax(axis=1)
     stays = np.eye(lattice.numbers, dtype=np.bool_)[leads]
     voter = _first_voters(lattice)
-    for level in lattice.steps:
-        for step in level:
-            possible, after = step.following >= 0, np.maximum(step.following, 0)
-            for number in range(lattice.numbers):
-                kept = stays[after, _renamed(lattice, voter, step.nodes, number, after)]
-                stays[step.nodes, number] &= (kept | ~possible).all(axis=0)
+    for step in [step for level in lattice.steps for step in level if step.arm not in silent]:
+        possible, after = step.following >= 0, np.maximum(step.following, 0)
+        for number in range(lattice.numbers):
+            kept = stays[after, _renamed(lattice, voter, step.nodes, number, after)]
+            stays[step.nodes, number] &= (kept | ~possible).all(axis=0)
     voted = (lattice.rows >= 0).any(axis=1)
     return np.asarray(stays[np.arange(len(leads)), leads] & voted)
 
@@ -129,6 +129,8 @@ class AgreementStops:
         error: the share of errors among rounds that the plan was not fitted to.
         others: the price of all arms outside the shortlist, as a share of the price of all; ``None`` if
             there are none.
+        silent: the positions of the arms that were asked about the task and gave no vote, if labels are
+            certain.
     """
 
     kept: Array
@@ -136,6 +138,7 @@ class AgreementStops:
     error_price: float | None = None
     error: float = 0.0
     others: float | None = None
+    silent: tuple[int, ...] = ()
 
     @property
     def promised(self) -> float | None:
@@ -153,7 +156,16 @@ class AgreementStops:
             return self.error_price * self.kept
         if self.others is not None:  # a label is certain once all arms have voted; no node includes them all
             return np.full(len(self.kept), NEVER)
-        return np.where(_certain_labels(beliefs), 0.0, NEVER)
+        return np.where(_certain_labels(beliefs, self.silent), 0.0, NEVER)
+
+    def without(self, silent: Sequence[int]) -> AgreementStops:
+        """The stops for a task about which the arms at some positions gave no vote.
+
+        The same if errors have a price: this was tested on plans for all arms.
+        """
+        if not silent or self.error_price is not None or self.others is not None:
+            return self
+        return _without(self, tuple(silent))
 
     def finishing(self, beliefs: Beliefs, prices: Sequence[float]) -> Array | None:
         """The value of asking all arms that have not voted, shape (N,); ``None`` if all are in the lattice.
@@ -189,6 +201,12 @@ class AgreementStops:
         problem = _Problem(fit, votes, shares, agreement)
         price, error = problem.error_price()
         return replace(problem.stops(fit.beliefs, problem.counts), error_price=price, error=error)
+
+
+@lru_cache(maxsize=64)
+def _without(stops: AgreementStops, silent: tuple[int, ...]) -> AgreementStops:
+    """Cached, because plans are cached by their stops."""
+    return replace(stops, silent=silent)
 
 
 class _Problem:

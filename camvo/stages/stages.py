@@ -213,15 +213,26 @@ class QuestionStages:
         return self._plan_after({})
 
     def _plan_after(self, votes: Cast) -> Worth | GradedWorth | None:
-        """The plan after some votes: it does not count on arms that gave none.
-
-        With ``stops`` it does: these were tested on the plan for all arms.
-        """
+        """The plan after some votes."""
         if self.fit is None:
             return None
-        if self.stops is not None:
-            return plan_by_worth(self.fit.planned, self.prices, self.stops)
-        return best_plan(self.fit, self.prices, self._silent(votes))
+        if self.stops is None:
+            return best_plan(self.fit, self.prices, self._silent(votes))
+        stops, prices = self._stops_after(votes, self.fit.shortlist, self.prices)
+        return plan_by_worth(self.fit.planned, prices, stops)
+
+    def _stops_after(
+        self, votes: Cast, arms: Sequence[str], prices: Sequence[float]
+    ) -> tuple[Stops, tuple[float, ...]]:
+        """The stops after some votes, and the prices of arms: plans do not count on those that gave no vote.
+
+        With stops that were tested on plans for all arms they do.
+        """
+        silent = self._silent(votes)
+        if self.stops is None:
+            return RIGHT_LABELS, prices_without(silent, arms, prices)
+        stops = self.stops.without([at for at, arm in enumerate(arms) if arm in silent])
+        return stops, tuple(prices) if stops is self.stops else prices_without(silent, arms, prices)
 
     def _silent(self, votes: Cast) -> set[str]:
         """The arms that were asked and gave none of the labels."""
@@ -344,11 +355,9 @@ class QuestionStages:
             stopping, asking = graded.at(node, self.fit.tilt(votes, sure))
             if max(asking, default=-np.inf) <= stopping + TIE:
                 return worthwhile
-        paid = [prices.get(arm, 0.0) for arm in arms]
-        if self.stops is None:
-            paid = [*prices_without(self._silent(votes), arms, paid)]
+        stops, paid = self._stops_after(votes, arms, [prices.get(arm, 0.0) for arm in arms])
         allowed = [place for place, arm in enumerate(arms) if arm in prices and arm not in votes]
-        plan = _plan_by_stages(self.fit.planned, paid, min(left, len(arms)), self.stops or RIGHT_LABELS)
+        plan = _plan_by_stages(self.fit.planned, paid, min(left, len(arms)), stops)
         return [arms[place] for place in plan.together(node, allowed)] or worthwhile
 
     def leader(self, votes: Cast, sure: Sure) -> str | None:

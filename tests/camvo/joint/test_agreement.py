@@ -70,6 +70,15 @@ def test_a_label_is_certain_if_it_leads_at_every_node_that_may_follow(labels):
         assert _certain_labels(beliefs)[node] == (voted.any() and same), row
 
 
+@pytest.mark.parametrize("labels", MODELS)
+def test_a_label_is_certain_once_all_arms_but_the_silent_ones_have_voted(labels):
+    model = MODELS[labels]
+    beliefs = form_beliefs(model, no_rounds(len(model.temper)), labels)
+    others = (beliefs.lattice.rows[:, 1:] >= 0).all(axis=1)
+    assert _certain_labels(beliefs, (0,))[others].all()
+    assert (_certain_labels(beliefs, (0,)) >= _certain_labels(beliefs)).all()
+
+
 @pytest.mark.parametrize(("agreement", "rounds"), [(0.99, 161), (0.9, 16), (0.999, 1609)])
 def test_rounds_needed_are_the_fewest_whose_bound_fits_without_an_error(agreement, rounds):
     assert rounds_needed(agreement) == rounds

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.agreement import kept_labels
+from camvo.joint.agreement import AgreementStops, kept_labels
 from camvo.joint.grades import Grades, SureVotes, _Scale
 from camvo.joint.joint_fit import JointFit
+from camvo.joint.votes_fit import VotesFit
 from camvo.stages.stages import QuestionStages, Stages, next_arms
 from camvo.state.contribution import LatestRounds
 from camvo.state.exploration import SILENT, UNASKED
@@ -104,6 +105,20 @@ def test_a_vote_that_needs_that_of_a_silent_arm_is_not_bought(left, nothing):
     first = {"a": {"q": "pos"}}
     assert next_arms(equals, prices, first, left=left)
     assert not next_arms(equals, prices, {**first, "c": nothing}, left=left)
+
+
+@pytest.mark.parametrize("left", [None, 3], ids=["no hurry", "three stages left"])
+def test_a_label_is_certain_once_the_arms_that_could_change_it_gave_no_vote(left):
+    """Of four equals, two that say the same are outvoted by none of the others alone."""
+    arms, shares = ("a", "b", "c", "d"), dict.fromkeys("abcd", 0.25)
+    cast, _ = draw_votes(np.full(4, 0.8), labels=2, items=2000)
+    evidence = evidence_of(cast, arms, LABELS[2])
+    fit = JointFit.fit(evidence, LatestRounds(), LABELS[2], shares)
+    stops = AgreementStops.fit(fit, VotesFit.of(evidence, arms, LABELS[2]), shares, 1.0)
+    certain = {"q": QuestionStages(LABELS[2], fit, (0.25,) * 4, stops=stops)}
+    first = {"a": {"q": "pos"}, "b": {"q": "pos"}}
+    assert next_arms(certain, shares, first, left=left)
+    assert not next_arms(certain, shares, {**first, "c": {}}, left=left)
 
 
 def test_a_vote_outside_the_label_set_is_no_vote():

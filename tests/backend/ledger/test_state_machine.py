@@ -37,6 +37,7 @@ from sqlalchemy import Connection, event, func, select
 from backend import settings as server_settings
 from backend.annotation.annotator import _FinishedTask, _record_rounds
 from backend.annotation.job import Job, JobQuestion, TaskPrompt
+from backend.annotation.planner import Planned
 from backend.annotation.replies import ModelReply, Replies
 from backend.errors import LedgerError, ModelTimeoutError, TaskDeletedError, Usage
 from backend.label_studio.payloads import parse_webhook
@@ -134,8 +135,7 @@ def _decided(votes: tuple[str, ...]) -> dict[str, Any]:
     plan = policy.plan({question.name: observation}, dict.fromkeys(ARMS, 0.001))
     given = {arm: {question.name: label} for arm, label in zip(ARMS, votes, strict=True)}
     return {
-        "policy": policy,
-        "plan": plan,
+        "planned": Planned(policy, plan),
         "prompt": TaskPrompt([question], (), {}),
         "replies": Replies({arm: ModelReply(cast, 0.001) for arm, cast in given.items()}),
         "decisions": policy.decide(plan, given),

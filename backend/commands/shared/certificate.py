@@ -61,10 +61,11 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
     guarantee, certify = question.guarantee, question.certify
     if guarantee.threshold is not None or certify is None:
         return None
-    if (first := held_up(project, question)) is not None:
-        return first
+    first = held_up(project, question)
+    if first is not None and certify.needed is None:  # by the few labels that count
+        return first[:1].lower() + first[1:]
     held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
-    return _to_certify(project, question, certify) + held
+    return _to_certify(project, question, certify) + held + ("" if first is None else f". {first}")
 
 
 def _to_certify(project: ProjectReport, question: QuestionReport, certify: CertifyReport) -> str:

@@ -208,15 +208,16 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
         return
     if not _has_blind_tasks(question):
         return
-    if (first := held_up(project, question)) is not None:
+    first = held_up(project, question)
+    if first is not None and certify.needed is None:  # by the few labels that count
         command = f"camvo review --project {project.id} --tab"
-        next_task = question.guarantee.next_task
-        yield NextStep("blind_labels", first[:1].upper() + first[1:], _task_url(project, next_task), command)
+        yield NextStep("blind_labels", first, _task_url(project, question.guarantee.next_task), command)
         return
     right = f"{certified_share(question, certify.target)}{_name(project, question)}"
     held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
+    later = "" if first is None else f". {first}"
     for step in _certifying(project, question, certify, right):
-        yield replace(step, text=step.text + held)
+        yield replace(step, text=step.text + held + later)
 
 
 def held_up(project: ProjectReport, question: QuestionReport) -> str | None:
@@ -226,7 +227,7 @@ def held_up(project: ProjectReport, question: QuestionReport) -> str | None:
     if not behind or guarantee.next_task is None:
         return None
     task = named_task(guarantee.next_task, project.key)
-    return f"label task {task} first: {of(behind, 'blind label')} behind it in the queue can count only then"
+    return f"Label task {task} first: {of(behind, 'blind label')} behind it in the queue can count only then"
 
 
 def certified_share(question: QuestionReport, share: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -315,3 +316,20 @@ def test_where_nothing_can_be_certified_that_is_said_with_what_the_blind_labels_
     text = steps(audited, 54)["blind_labels"]
     assert text.startswith("Nothing can be certified: certifying 97% would take about ")
     assert "4 tasks can still get one. Label the 4 that wait all the same: they show the share" in text
+
+
+def test_the_blind_task_that_keeps_labels_behind_it_from_counting_is_named_with_their_number(
+    audited: Audited,
+) -> None:
+    first, *others = sorted(
+        audited.store([0.99] * 200), key=lambda task: task != audited.guarantee().next_task
+    )
+    audited.answer(others[:40], 1.0)
+    held_up = f"Label task {first} first: 40 blind labels behind it in the queue can count only then"
+    assert re.fullmatch(
+        rf"Label \d+ more blind tasks to certify 9.*\. {held_up}", steps(audited, 200)["blind_labels"]
+    )
+    audited.answer(others[40:], 1.0)
+    assert steps(audited, 200)["blind_labels"] == held_up.replace("40", "199")
+    audited.answer([first], 1.0)
+    assert "blind_labels" not in steps(audited, 200)

@@ -25,8 +25,8 @@ from backend.errors import (
     StoppingError,
     Usage,
 )
+from backend.models import batches
 from backend.models import model as litellm_info
-from backend.models.batches import adapters
 from backend.models.batches.provider import BatchProvider
 from backend.models.calls import CallGate, ModelAnswer, ProviderResponse, read_response, stopping
 from backend.models.failures import CircuitBreaker, Outage, Tries, Turn, Wait, model_error
@@ -198,7 +198,7 @@ class ModelCaller:
     @property
     def has_batches(self) -> bool:
         """Whether there is an adapter for the batches of the model's provider."""
-        return adapters.has_batches(self.model)
+        return batches.has_batches(self.model)
 
     @cached_property
     def batches(self) -> BatchProvider:
@@ -208,7 +208,7 @@ class ModelCaller:
             BatchesUnsupportedError: there is none.
             PriceMissingError: nobody knows what a batch costs.
         """
-        return adapters.adapter(self.model)
+        return batches.adapter(self.model)
 
     def failure_usage(self, messages: Messages, error: ModelError, *, tasks: int = 1) -> Usage:
         """Return the reported usage of a failed call about ``tasks`` tasks.

@@ -38,7 +38,7 @@ from backend.models.packed_pool import PackedPool
 from backend.models.pool import CachingPool
 from backend.models.rates.gate import Cancellation, cancellation
 from backend.questions.prompts.messages import Messages, image_addresses
-from backend.questions.prompts.packs import TYPICAL_ID, PackedTask
+from backend.questions.prompts.packs import PackedTask
 from backend.telemetry import metrics, tracing
 from camvo.errors import CamvoError
 from camvo.policies.ensemble import Single
@@ -194,7 +194,7 @@ class Voters:
         batched = frozenset() if job.batching is None else job.batching.models
         awake = [name for name in names if not self._rests(job, name, batched=name in batched)]
         pack = prompt.pack
-        texts = "" if pack is None else pack.fenced(TYPICAL_ID)
+        shared, own = ((), "") if pack is None else pack.parts()
         costs: dict[str, float] = {}
         for model in job.settings.models:
             name, packed, batch = model.name, model.packed_name, model.name in batched
@@ -206,7 +206,7 @@ class Voters:
                 costs[name] = alone.cost(messages, batched=batch, schema=prompt.schema)
             else:
                 together = self.pool[packed].model
-                costs[packed] = together.packed_cost(pack.system, texts, batched=batch, schema=prompt.schema)
+                costs[packed] = together.packed_cost(shared, own, batched=batch, schema=prompt.schema)
         return costs
 
     def everyone(self, job: Job, prompt: TaskPrompt) -> dict[str, str | None]:

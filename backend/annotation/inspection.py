@@ -178,8 +178,8 @@ class Inspector:
         packed = {name for settings in job.settings.models if (name := settings.packed_name) is not None}
         if prompt.pack is None or not packed:
             return prompts
-        texts = prompt.pack.fenced(TYPICAL_ID)
-        prices = {arm: self._pool[arm].model.packed_cost(prompt.pack.system, texts) for arm in sorted(packed)}
+        shared, own = prompt.pack.parts()
+        prices = {arm: self._pool[arm].model.packed_cost(shared, own) for arm in sorted(packed)}
         together = tuple(map(_shown, packed_messages({TYPICAL_ID: prompt.pack})))
         return [*prompts, ShownPrompt(prices, together, together=True)]
 

@@ -455,18 +455,23 @@ class Model:
         return self._cost_of(self.count(messages), tasks, batched=batched, schema=schema)
 
     def packed_cost(
-        self, system: str, texts: str, *, batched: bool = False, schema: Mapping[str, Any] | None = None
+        self,
+        shared: tuple[str, ...],
+        own: str,
+        *,
+        batched: bool = False,
+        schema: Mapping[str, Any] | None = None,
     ) -> float:
         """Return the expected cost of asking about one task in a prompt with others, $.
 
         Args:
-            system: the system message, which is shared.
-            texts: the task's own part of the prompt.
+            shared: the parts of the prompt that its tasks share.
+            own: the task's own part.
             batched: as for :meth:`cost`.
             schema: the same.
         """
-        shared, own = count_tokens((system,)), count_text(texts)
-        return self._cost_of(shared / self.meter.tasks_in_prompt + own, batched=batched, schema=schema)
+        counted = count_tokens(shared) / self.meter.tasks_in_prompt + count_text(own)
+        return self._cost_of(counted, batched=batched, schema=schema)
 
     def is_bounded_only(self, schema: Mapping[str, Any]) -> bool:
         """Whether nothing but ``max_tokens`` says how long an answer is.

@@ -19,8 +19,8 @@ from backend.ledger.human_annotations import Annotations
 from backend.models import Pool
 from backend.models.model import Model, count_text, count_tokens
 from backend.models.prices import TokenMeter
-from backend.questions.prompts.messages import prompt_messages, texts_of
-from backend.questions.prompts.packs import TYPICAL_ID, packed_messages, packed_task
+from backend.questions.prompts.messages import prompt_messages
+from backend.questions.prompts.packs import packed_task
 from backend.questions.question import asked_together
 from backend.settings import ModelSettings
 from backend.settings.settings import HumanSettings
@@ -118,9 +118,8 @@ class JobTally:
             return
         self.packable += len(stages)
         for pack in packed:
-            own = pack.fenced(TYPICAL_ID) + "\n"
-            system, user = texts_of(packed_messages({TYPICAL_ID: pack}))
-            self.shared += count_tokens((system, user.removeprefix(own)))
+            shared, own = pack.parts()
+            self.shared += count_tokens(shared)
             self.own += count_text(own)
 
     def packed(self, tasks: float) -> float:

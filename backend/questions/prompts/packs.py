@@ -88,6 +88,10 @@ class PackedTask:
             for key, text in self.texts.items()
         )
 
+    def parts(self) -> tuple[tuple[str, ...], str]:
+        """Return the texts that the tasks of a prompt share, and this task's own, to be counted."""
+        return (self.system, _REMINDER), self.fenced(TYPICAL_ID) + "\n"
+
     def schema(self) -> Mapping[str, Any]:
         """Return the JSON schema of the task's answer."""
         if len(self.schemas) == 1:

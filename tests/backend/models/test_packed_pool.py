@@ -16,7 +16,7 @@ from backend.models import Pool, packed_pool
 from backend.models.call_ledger import ModelQuery, PaidAnswer
 from backend.models.pack_ledger import Member, Pack, _PackClaim
 from backend.models.packed_pool import PackedPool
-from backend.questions.prompts.packs import PackedTask
+from backend.questions.prompts.packs import PackedTask, packed_messages
 from backend.settings import BudgetSettings, ModelSettings
 
 MODEL = ModelSettings(name="red", model="openai/red", input_price=1.0, output_price=2.0, pack=4)
@@ -190,3 +190,11 @@ def member(key: str, *, waits: bool = False) -> Member:
     future: asyncio.Future[PaidAnswer] = asyncio.get_running_loop().create_future()
     task = replace(TASK, texts={"note": key})
     return Member(replace(query("7.1"), waits=waits), task, key, time.monotonic() + 1000.0, bool, future)
+
+
+def test_the_prices_of_packed_tasks_add_up_to_that_of_their_prompt() -> None:
+    settings = ModelSettings(name="m", model="openai/m", input_price=1.0, output_price=0.0, pack=20)
+    arm = Pool([settings])["m:20"].model
+    tasks = {str(100_000 + n): PackedTask("Label the texts.", {"text": f"words {n}"}, {}) for n in range(20)}
+    each = sum(arm.packed_cost(*task.parts()) for task in tasks.values())
+    assert each == pytest.approx(arm.cost(packed_messages(tasks), tasks=20), rel=0.01)

@@ -787,6 +787,8 @@ class ProjectReport:
             return ""
         if self.saved is None:
             return "no saving is known, since votes are missing"
+        if self.cost.saved < 0.0:  # the coin asks about packed tasks singly, too
+            return f"{percent(-self.cost.saved)} more was paid"
         of_that = " by the choice of models" if self.cost.reused else ""
         return f"{self.saved} saved{of_that}"
 

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,14 @@ def test_answers_of_an_earlier_job_are_counted_apart_from_what_the_choice_of_mod
     line = next(_outcome_lines(again))
     assert line.startswith(f"$0 for the votes ({said}); asking everyone would have cost ")
     assert line.endswith(": 0.0% saved by the choice of models")
+
+
+def test_what_comparisons_cost_beyond_asking_everyone_is_no_saving(folder: LabelFolder) -> None:
+    folder.table("lovely", "awful")
+    folder.label()
+    found = reported(folder)
+    found = replace(found, cost=replace(found.cost, saved=-0.02))
+    assert next(_outcome_lines(found)).endswith(": 2.0% more was paid")
 
 
 def test_answers_of_a_run_that_was_stopped_before_it_decided_their_task_count_as_paid(

@@ -321,15 +321,15 @@ def test_where_nothing_can_be_certified_that_is_said_with_what_the_blind_labels_
 def test_the_blind_task_that_keeps_labels_behind_it_from_counting_is_named_with_their_number(
     audited: Audited,
 ) -> None:
-    first, *others = sorted(
-        audited.store([0.99] * 200), key=lambda task: task != audited.guarantee().next_task
-    )
-    audited.answer(others[:40], 1.0)
-    held_up = f"Label task {first} first: 40 blind labels behind it in the queue can count only then"
-    assert re.fullmatch(
-        rf"Label \d+ more blind tasks to certify 9.*\. {held_up}", steps(audited, 200)["blind_labels"]
-    )
-    audited.answer(others[40:], 1.0)
-    assert steps(audited, 200)["blind_labels"] == held_up.replace("40", "199")
-    audited.answer([first], 1.0)
-    assert "blind_labels" not in steps(audited, 200)
+    def held_up(labels: int) -> str:
+        return f"Label task {first} first: {labels} blind labels behind it in the queue can count only then"
+
+    tasks, first = audited.store([0.99] * 60), audited.guarantee().next_task
+    others = [task for task in tasks if task != first]
+    audited.answer(others[:10], 1.0)
+    text = steps(audited, 60)["blind_labels"]
+    assert re.fullmatch(rf"Label \d+ more blind tasks to certify .*\. {held_up(10)}", text)
+    audited.answer(others[10:], 1.0)
+    assert steps(audited, 60)["blind_labels"] == held_up(59)
+    audited.answer(tasks, 1.0)
+    assert "blind_labels" not in steps(audited, 60)

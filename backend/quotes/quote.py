@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import product
 from typing import Annotated, Any, Final
@@ -308,12 +308,12 @@ class ComparedPacks:
         unpacked: the packed arms that the project asks no more.
     """
 
-    compared: Mapping[str, int] = field(default_factory=dict)
-    unpacked: Set[str] = frozenset()
+    compared: Mapping[str, int]
+    unpacked: Set[str]
 
     def to_come(self, arm: str, tasks: float) -> float:
         """How many of so many packed tasks an arm's model is asked about alone, too."""
-        return expected_comparisons(tasks, self.compared.get(arm, 0))
+        return expected_comparisons(tasks, self.compared[arm])
 
     @classmethod
     def of(

@@ -155,6 +155,14 @@ class _PolicyShare:
     evidence: QuoteEvidence
     asked: Mapping[str, float] = field(default_factory=dict)
 
+    def of_model(self, model: str) -> Range | None:
+        """The share of the tasks about which a model is asked; ``None`` if it is unknown."""
+        if (asked := self.asked.get(model)) is None:
+            return None
+        middle = self.range.middle or 1.0
+        low, high = (min(asked * end / middle, 1.0) for end in (self.range.low, self.range.high))
+        return Range(low, high, asked)
+
 
 @dataclass(frozen=True, slots=True)
 class _PlannedTasks:
@@ -181,10 +189,8 @@ class _PlannedTasks:
     @property
     def _policies(self) -> list[tuple[Policy, list[JobQuestion]]]:
         """The policies in force, each with its questions."""
-        config, found = (
-            [question.config for question in self.questions],
-            dict[Policy, list[JobQuestion]](),
-        )
+        config = [question.config for question in self.questions]
+        found: dict[Policy, list[JobQuestion]] = {}
         for question in self.questions:
             policy = policy_for(self.settings.policy, config, [question.name])
             found.setdefault(policy, []).append(question)
@@ -481,13 +487,12 @@ class QuoteMaker:
     def _bill(self, prices: JobPrices, models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range:
         """What the policy costs: its share of all votes, and the comparisons of packed ones."""
         votes = share.range.times(_total(model.votes_usd for model in models.values()))
-        middle = share.range.middle or 1.0
         bill = [votes]
         for model in self._settings.models:
-            usual = share.asked.get(model.name, middle)
+            asked = share.of_model(model.name) or share.range
             low, likely, high = (
-                prices.compared(model, models[model.name], min(usual * part / middle, 1.0))
-                for part in (share.range.low, middle, share.range.high)
+                prices.compared(model, models[model.name], part)
+                for part in (asked.low, asked.middle, asked.high)
             )
             bill.append(Range(low.low, high.high, likely.middle))
         return reduce(Range.plus, bill)
@@ -505,15 +510,13 @@ def _hours(models: Mapping[str, ModelQuote], share: _PolicyShare) -> Range | Non
     for name, model in models.items():
         if model.hours is None:
             continue
-        asked = share.asked.get(name)
-        if asked is None:
+        if (asked := share.of_model(name)) is None:
             low.append(model.hours * share.range.low)
             high.append(model.hours)
             continue
-        middle = share.range.middle or 1.0
-        low.append(model.hours * min(asked * share.range.low / middle, 1.0))
-        likely.append(model.hours * asked)
-        high.append(model.hours * min(asked * share.range.high / middle, 1.0))
+        low.append(model.hours * asked.low)
+        likely.append(model.hours * asked.middle)
+        high.append(model.hours * asked.high)
     if not low:
         return None
     return Range(max(low), max(high), max(likely) if likely else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -274,10 +275,14 @@ def test_levers_that_are_set_at_some_models_only_are_none_of_the_lines(tmp_path:
         assert any("at some models only" in line for line in lines(said))
 
 
+def packing(path: Path, script: Callable[[dict[str, Any]], Reply], pack: int = 4) -> LabelFolder:
+    """A folder whose models answer about several tasks at once."""
+    policy, models = {"name": "majority"}, {"pack": pack}
+    return LabelFolder(path, script, of_models=models, policy=policy, concurrency=32)
+
+
 def test_the_bill_of_packs_is_the_quoted_one_once_they_are_measured(tmp_path: Path) -> None:
-    with LabelFolder(
-        tmp_path, billed_packs, of_models={"pack": 4}, policy={"name": "majority"}, concurrency=32
-    ) as folder:
+    with packing(tmp_path, billed_packs) as folder:
         folder.table(*texts(8))
         folder.label()
         folder.table(*texts(32))
@@ -293,9 +298,7 @@ def test_the_tokens_of_packs_are_those_of_their_whole_prompts(
 ) -> None:
     """The end of a prompt, and what parts its tasks, count too."""
     monkeypatch.setattr("backend.annotation.asking.COIN", 1e-9)
-    with LabelFolder(
-        tmp_path, billed_packs, of_models={"pack": pack}, policy={"name": "majority"}, concurrency=32
-    ) as folder:
+    with packing(tmp_path, billed_packs, pack) as folder:
         folder.table(*texts(12))
         quoted = quote(folder).models["red"].input_tokens
         folder.label()
@@ -315,9 +318,7 @@ def all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("all_compared")
 def test_a_quote_of_packs_counts_what_the_coin_asks_singly(tmp_path: Path) -> None:
-    with LabelFolder(
-        tmp_path, billed_packs, of_models={"pack": 4}, policy={"name": "majority"}, concurrency=32
-    ) as folder:
+    with packing(tmp_path, billed_packs) as folder:
         folder.table(*texts(8))
         folder.label()
         folder.table(*texts(32))
@@ -334,9 +335,7 @@ def disagreeing(body: dict[str, Any]) -> Reply:
 
 @pytest.mark.usefixtures("all_compared")
 def test_an_arm_that_is_asked_no_more_is_quoted_as_its_model_alone(tmp_path: Path) -> None:
-    with LabelFolder(
-        tmp_path, disagreeing, of_models={"pack": 4}, policy={"name": "majority"}, concurrency=32
-    ) as folder:
+    with packing(tmp_path, disagreeing) as folder:
         folder.table(*texts(16))
         folder.label()
         folder.table(*texts(24))

@@ -42,7 +42,7 @@ from backend.server.status.report import (
     QuestionReport,
     RecallReport,
 )
-from backend.server.status.work import already_certified, certified_share, held_up, too_few_tasks
+from backend.server.status.work import certified_share, held_up, remarks, too_few_tasks
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_in_force, policy_of
 from camvo.policies.parameters import ByLabel
@@ -64,8 +64,7 @@ def _what_to_label(project: ProjectReport, question: QuestionReport) -> str | No
     first = held_up(project, question)
     if first is not None and certify.needed is None:  # by the few labels that count
         return first[:1].lower() + first[1:]
-    held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
-    return _to_certify(project, question, certify) + held + ("" if first is None else f". {first}")
+    return _to_certify(project, question, certify) + remarks(project, question)
 
 
 def _to_certify(project: ProjectReport, question: QuestionReport, certify: CertifyReport) -> str:

@@ -214,10 +214,15 @@ def _certify(project: ProjectReport, question: QuestionReport) -> Iterator[NextS
         yield NextStep("blind_labels", first, _task_url(project, question.guarantee.next_task), command)
         return
     right = f"{certified_share(question, certify.target)}{_name(project, question)}"
-    held = "" if certify.held is None else f". {already_certified(question, certify.held)}"
-    later = "" if first is None else f". {first}"
     for step in _certifying(project, question, certify, right):
-        yield replace(step, text=step.text + held + later)
+        yield replace(step, text=step.text + remarks(project, question))
+
+
+def remarks(project: ProjectReport, question: QuestionReport) -> str:
+    """Sentences to add to what it takes to certify: what is certified already, and what holds labels up."""
+    held = None if question.certify is None else question.certify.held
+    already = None if held is None else already_certified(question, held)
+    return "".join(f". {each}" for each in (already, held_up(project, question)) if each is not None)
 
 
 def held_up(project: ProjectReport, question: QuestionReport) -> str | None:

@@ -423,6 +423,11 @@ def _decided(control: str, round_: OpenRound, has_closed_set: Mapping[str, bool]
     return _DecidedQuestion(control, label, round_.score, len(said), len(votes), votes.count(round_.label))
 
 
+def _key_of(client: Client | None, number: int) -> str:
+    """What names a project: Label Studio's key of it if there is a client, else its number."""
+    return str(number) if client is None else payloads.project_key(client.project(number))
+
+
 def show_disputed(
     console: Console,
     environment: Environment,
@@ -433,7 +438,7 @@ def show_disputed(
     as_json: bool,
 ) -> None:
     """Print a project's disputed tasks, and show them in a tab if there is a client of Label Studio."""
-    key = str(number) if client is None else payloads.project_key(client.project(number))
+    key = _key_of(client, number)
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         tasks = _disputed_tasks(connection, stored_project(connection, key).key, limit)
     _print(console, tasks, as_json=as_json)
@@ -486,7 +491,7 @@ def show_review_list(
     as_json: bool,
 ) -> None:
     """Print the suggested tasks of a project, the best first, and show them in tabs if there is a client."""
-    key = str(number) if client is None else payloads.project_key(client.project(number))
+    key = _key_of(client, number)
     review = _load_review_list(environment, key, limit)
     _print_review_list(console, review, as_json=as_json)
     if client is not None:

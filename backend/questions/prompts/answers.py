@@ -518,7 +518,7 @@ def _lone_line(words: str, question: TaskQuestion) -> str | None:
     others = lines[:place] + lines[place + 1 :]
     if place and question.config.control.answer_format.labels:
         alone = {question.vote_from_answer(line) for line in others if line}
-        return None if alone - {vote, None} or _DENIAL.search(" ".join(others).casefold()) else vote
+        return None if alone - {vote, None} or _is_denied(" ".join(others)) else vote
     return None if _is_disputed("\n".join(others), vote, question) else vote
 
 
@@ -531,11 +531,16 @@ def _votes_apart(lines: Sequence[str], question: TaskQuestion) -> dict[int, str]
     return {place: vote for place in apart if (vote := question.vote_from_answer(lines[place])) is not None}
 
 
+def _is_denied(around: str) -> bool:
+    """Whether the words around a vote deny something."""
+    return _DENIAL.search(around.casefold()) is not None
+
+
 def _is_disputed(around: str, vote: str, question: TaskQuestion) -> bool:
     """Whether the words around a vote deny something, or name another label or number."""
-    around = " ".join(around.casefold().split())
-    if _DENIAL.search(around):
+    if _is_denied(around):
         return True
+    around = " ".join(around.casefold().split())
     if question.options and not question.config.control.answer_format.labels:
         return any(question.vote_from_answer(number) != vote for number in _DIGITS.findall(around))
     others = (text for text, _ in question.config.control.answer_format.labels)

@@ -29,6 +29,7 @@ from camvo.numerics.small import upper_bound
 from camvo.policies.joint import FIRST, LEAST_PACE, MOST_FIRST, exploration_pace, exploration_within
 from camvo.policies.parameters import WORTH
 from camvo.stages.stages import cheapest_first
+from camvo.state.earlier import NOTHING_EARLIER, SkillPrior
 from camvo.state.exploration import SILENT, UNASKED
 from camvo.typing import Array
 
@@ -39,8 +40,8 @@ _SHARES: Final[Mapping[str, tuple[float, float]]] = {
 }
 """Policy → the lowest and the highest share of the price of asking everyone that its rounds cost.
 
-For ``joint`` the range covers every table of docs/results.md, excluding rounds that ask everyone. Policies
-that are not listed may cost anything.
+For ``joint`` the range covers every table of docs/results.md, excluding rounds that ask everyone. A pool of
+two arms may cost anything above its cheaper one, and so may policies that are not listed.
 """
 
 _WITH_AGREEMENT: Final = (0.15, 0.9)
@@ -69,7 +70,7 @@ def documented_share(
     low, high = _WITH_AGREEMENT if agreement else _SHARES.get(policy, (least, 1.0))
     if policy != "joint":
         return low, high
-    low = max(low, least)
+    low, high = max(low, least), 1.0 if len(prices) == 2 else high
     first, paces = (MOST_FIRST, (FIRST, FIRST)) if agreement else (FIRST, (LEAST_PACE, FIRST))
     few, many = (_everyone(tasks, first, pace) / max(tasks, 1) for pace in paces)
     lowest, highest = few + (1.0 - few) * low, many + (1.0 - many) * max(low, high)
@@ -128,7 +129,7 @@ class KnownVotes:
         """The joint policy's fit to some votes of these arms."""
         few = len(self.arms) <= most_arms(len(self.labels))
         prices = np.zeros(len(self.arms)) if few else self.shares / worth
-        votes = VotesFit.of_rows(rows, len(self.labels))
+        votes = VotesFit.of_rows(rows, len(self.labels), prior=self._prior)
         return JointFit.label_free(
             votes, self.labels, self.arms, dict(zip(self.arms, prices.tolist(), strict=True))
         )
@@ -142,7 +143,14 @@ class KnownVotes:
         numbered, counts = distinct(self.canonical)
         rows = VoteRows(numbered, counts, np.zeros(len(counts)))
         shortlist = self.fit(rows, WORTH).shortlist
-        return regret_of(rows, self.arms, self.labels, [*map(self.arms.index, shortlist)])
+        positions = [*map(self.arms.index, shortlist)]
+        return regret_of(rows, self.arms, self.labels, positions, prior=self._prior)
+
+    @cached_property
+    def _prior(self) -> SkillPrior | None:
+        """What prices say about two arms."""
+        prices = dict(zip(self.arms, self.prices.tolist(), strict=True))
+        return NOTHING_EARLIER.priced(prices).prior(self.arms)
 
     def paid(self, fit: JointFit) -> Array:
         """What a vote of each arm that plans ask costs, as a share of the price of all, shape (K,)."""

@@ -1,9 +1,10 @@
 """Replay the default policy on projects of several sizes, from vote tables or made-up kinds, without labels.
 
     python benchmarks/labels_per_dollar/sizes.py [VOTES.csv …] [--kind WORD] [--items 300,600,1000,1500]
-        [--shuffles 6]
+        [--shuffles 6] [--models 2]
 
 A project has so many items, drawn from a table, or all that are drawn of a made-up kind of ``disasters.py``.
+With ``--models`` it has so many of the table's models, drawn anew for each project.
 Prints the percentage of right labels minus that of the vote of all weighted by true accuracies, and minus
 that of the plain majority: the mean [the worst shuffle]; and the cost in percent of asking every model.
 """
@@ -36,7 +37,7 @@ def outcome(votes: VotesTable, worth: float) -> tuple[float, float, float]:
     return right[0] - right[2], right[0] - right[1], 100.0 * float(trace.costs.sum()) / whole
 
 
-def projects(path: Path, items: int, shuffles: int) -> Iterator[VotesTable]:
+def projects(path: Path, items: int, shuffles: int, models: int | None) -> Iterator[VotesTable]:
     """Projects of that many items of a vote table that have a right label; contexts are noise."""
     file = inputs.VotesFile.read(path)
     prices = inputs.read_prices(None, file.models, path)
@@ -45,7 +46,9 @@ def projects(path: Path, items: int, shuffles: int) -> Iterator[VotesTable]:
         rng = np.random.default_rng([seed, items])
         order = rng.permutation(known)[:items]
         contexts = rng.normal(size=(len(order), 2))
-        yield VotesTable(file.labels, prices, contexts, file.votes[order], file.truth[order])
+        pool = np.sort(rng.permutation(len(file.models))[:models])
+        of_pool = {file.models[model]: prices[file.models[model]] for model in pool}
+        yield VotesTable(file.labels, of_pool, contexts, file.votes[order][:, pool], file.truth[order])
 
 
 def made_up(kind: Kind, items: int, seeds: range) -> Iterator[VotesTable]:
@@ -68,6 +71,7 @@ def main() -> None:
     parser.add_argument("--kind", help="made-up kinds whose name contains this")
     parser.add_argument("--items", default="300,600,1000,1500")
     parser.add_argument("--shuffles", type=int, default=6)
+    parser.add_argument("--models", type=int)
     parser.add_argument("--first", type=int, default=0, help="the seed of the first made-up draw")
     parser.add_argument("--worth", type=float, default=Joint().worth)
     given = parser.parse_args()
@@ -75,7 +79,7 @@ def main() -> None:
     heads = ["table", "items", "minus the weighted vote", "minus the majority", "cost, %"]
     lines = []
     for items in map(int, given.items.split(",")):
-        tables = [(path.stem, projects(path, items, given.shuffles)) for path in given.votes]
+        tables = [(path.stem, projects(path, items, given.shuffles, given.models)) for path in given.votes]
         seeds = range(given.first, given.first + given.shuffles)
         tables += [(kind.name, made_up(kind, items, seeds)) for kind in kinds]
         lines += [_line(name, items, drawn_tables, given.worth) for name, drawn_tables in tables]

@@ -161,7 +161,7 @@ class VotesFit:
         """Fit the model of votes; cached, because human labels and prices change more often than votes."""
         rows, prior = VoteRows.of(evidence.patterns, arms, labels), earlier.prior(arms)
         fit = VotesFit.of_rows(rows, len(labels), constant_arms(evidence, arms, labels), prior)
-        return fit if prior is None else replace(fit, earlier=len(earlier.lessons))
+        return fit if prior is None else replace(fit, earlier=prior.projects)
 
     @classmethod
     def of_rows(
@@ -363,7 +363,7 @@ def lesson_of(
     votes = VotesFit.of(evidence, arms, labels, NOTHING_EARLIER)
     rounds = float(votes.rows.counts.sum())
     known = [arm for arm in range(len(arms)) if arm not in votes.constant]
-    if votes.doubt is not None or rounds < LEAST_ROUNDS or len(known) < 2:
+    if votes.doubt is not None or rounds < LEAST_ROUNDS or len(known) < _FEWEST_ARMS:
         return None
     among = _without(votes.rows, votes.constant, len(labels)) if votes.constant else votes.rows
     skill = _fit_model(among, len(labels), votes.excess[np.ix_(known, known)]).skill

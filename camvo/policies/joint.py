@@ -42,6 +42,7 @@ from camvo.stages.stages import (
     uniform_draw,
 )
 from camvo.state.contribution import LatestRounds
+from camvo.state.earlier import NOTHING_EARLIER
 from camvo.state.exploration import PatternCounts
 from camvo.student import STUDENT
 from camvo.typing import NO_CONFIDENCES, Array, Confidences, Votes
@@ -352,11 +353,18 @@ class Joint(Ensemble, JointParameters):
             return _SpanFitData(evidence, latest, models)
         if isinstance(observation.aggregation, OrderedVote):
             return _OrderedFitData(evidence, latest, observation.aggregation, models, losses)
+        of_models = {arm: costs[arm] for arm, _ in models}
         if self.agreement is not None:
             return JointFitData(
-                evidence, latest, observation.labels, prices, agreement=self.agreement, shares=by_name
+                evidence,
+                latest,
+                observation.labels,
+                prices,
+                agreement=self.agreement,
+                shares=by_name,
+                earlier=NOTHING_EARLIER.priced(of_models),
             )
-        earlier = observation.state.earlier
+        earlier = observation.state.earlier.priced(of_models)
         sure, contexts = observation.state.confidences.evidence, observation.state.context_rounds.latest
         return JointFitData(
             evidence,

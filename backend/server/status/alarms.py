@@ -91,6 +91,17 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
         ]
     if votes is None or votes.human:
         return []
+    if votes.models == 2:
+        return [
+            Alert(
+                "two_models",
+                f"{question.control}: where two models differ, their votes do not show which is right."
+                " CaMVo then believes the more expensive one",
+                "add a third model, or label 50 random tasks by hand with complete_labelled: true",
+                level="note",
+                subject=question.control,
+            )
+        ]
     worth = f"{votes.models} models count as {votes.effective_votes:.1f} independent ones"
     return [
         Alert(

@@ -400,6 +400,16 @@ def test_a_model_that_says_the_same_of_every_task_is_an_alert(tmp_path: Path) ->
     assert (alert["level"], alert["subject"]) == ("alarm", "blue")
 
 
+@pytest.mark.parametrize("models", [2, 3])
+def test_of_two_models_nothing_but_human_labels_shows_which_one_is_right(tmp_path: Path, models: int) -> None:
+    names = ("red", "green", "blue")[:models]
+    with Backend(tmp_path, votes(**dict.fromkeys(names, "Glad")), names, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        assert ("two_models" in codes(project_of(backend))) == (models == 2)
+        found_related(backend, human={"count": 30})
+        assert "two_models" not in codes(project_of(backend))
+
+
 def test_nothing_advises_to_drop_related_models_which_may_be_the_better_ones(tmp_path: Path) -> None:
     with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
         backend.predict(task(1))

@@ -344,3 +344,25 @@ def test_only_votes_with_a_model_have_first_rounds_that_others_wait_for(
     stages = Joint().plan({"q": observation}, {"small": 0.1, "large": 5.0}).stages
     assert stages is not None
     assert stages.opening == opening
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_of_two_arms_the_more_expensive_one_is_asked_where_the_cheap_one_is_often_contradicted(labels):
+    prices = {"a": 5.0, "b": 0.05}
+    found = table(600, LABELS[:labels], prices, np.array([0.9, 0.6]))
+    trace = replay(Joint(), found, window=36)
+    plain = (found.votes == found.truth[:, None]).mean()  # a tie of two votes is right half of the time
+    assert (trace.labels == found.truth).mean() > plain + 0.05
+
+
+def test_of_two_arms_that_agree_nearly_always_only_the_cheap_one_is_asked():
+    found = table(600, LABELS[:2], {"a": 5.0, "b": 0.05}, np.array([0.97, 0.97]))
+    assert replay(Joint(), found, window=36).costs.mean() < 0.35 * found.full_cost
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_of_two_arms_that_must_agree_with_all_votes_the_more_expensive_one_decides(labels):
+    prices = {"a": 5.0, "b": 0.05}
+    found = table(400, LABELS[:labels], prices, np.array([0.9, 0.6]))
+    trace = replay(Joint(agreement=0.99), found, window=36)
+    assert (trace.labels == found.votes[:, 0]).mean() > 0.97

@@ -167,9 +167,15 @@ def test_without_rounds_everyone_is_asked_ever_more_rarely() -> None:
         (600, True, 233.24, 233.24),
     ):
         lowest, highest = (0.15, 0.9) if agreement else (0.1, 0.6)
-        low, high = documented_share("joint", tasks, [1.0, 20.0], agreement=agreement)
+        low, high = documented_share("joint", tasks, [1.0, 1.0, 20.0], agreement=agreement)
         assert low == pytest.approx(fewest / tasks * (1.0 - lowest) + lowest, abs=1e-4)
         assert high == pytest.approx(most / tasks * (1.0 - highest) + highest, abs=1e-4)
+
+
+def test_without_rounds_two_models_may_cost_as_much_as_everyone() -> None:
+    low, high = documented_share("joint", 5000, [1.0, 20.0])
+    assert low < 0.2
+    assert high == 1.0
 
 
 def test_without_rounds_a_share_never_exceeds_asking_everyone_nor_falls_with_fewer_tasks() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from camvo.state.contribution import Contribution
-from camvo.state.earlier import _MOST_ROUNDS, Earlier, Lesson, SkillPrior
+from camvo.state.earlier import _BY_PRICE, _MOST_ROUNDS, Earlier, Lesson, SkillPrior
 from camvo.state.state import State
 
 ARMS = ("a", "b", "c", "d")
@@ -91,3 +91,42 @@ def test_later_lessons_take_the_place_of_earlier_ones() -> None:
     for earlier in (Earlier((lesson("1"), lesson("2"))), Earlier((lesson("2"),))):
         state.add(Contribution.of_earlier(earlier, 2))
     assert state.earlier == Earlier((lesson("2"),))
+
+
+def test_two_arms_differ_as_their_prices_say_whatever_they_voted() -> None:
+    found = Earlier().priced({"a": 5.0, "b": 0.5}).prior(("a", "b"))
+    assert found is not None
+    for skills in ([2.0, 1.0], [0.0, 3.0]):
+        by, head_start = found.beside(np.array(skills), 400.0)
+        first, second = (skills + by).tolist()
+        assert first - second == pytest.approx(_BY_PRICE)
+        assert by.sum() == pytest.approx(0.0)
+        assert head_start == 0.0
+
+
+def test_prices_of_nearly_the_same_ratio_say_the_same() -> None:
+    one, other = (Earlier().priced({"a": price, "b": 1.0}) for price in (9.0, 11.0))
+    assert one == other
+
+
+def test_a_free_arm_and_a_much_more_expensive_one_differ_no_more_than_the_largest_ratio() -> None:
+    free, cheap = (Earlier().priced({"a": 5.0, "b": price}) for price in (0.0, 1e-9))
+    assert free == cheap
+    assert free.dearer == ("a", pytest.approx(1.5 * _BY_PRICE))
+
+
+@pytest.mark.parametrize("prices", [{"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 0.0}, {"a": 1.0}])
+def test_prices_that_do_not_differ_are_no_prior(prices: dict[str, float]) -> None:
+    assert Earlier().priced(prices).prior(tuple(prices)) is None
+
+
+def test_of_three_arms_prices_say_nothing() -> None:
+    prices = {"a": 5.0, "b": 0.5, "c": 0.05}
+    assert Earlier().priced(prices).prior(tuple(prices)) is None
+
+
+def test_earlier_projects_overrule_what_prices_say_of_two_arms() -> None:
+    found = Earlier((lesson("1"),)).priced({"a": 0.1, "b": 5.0}).prior(("a", "b"))
+    assert found is not None
+    by, _ = found.beside(np.zeros(2), 100.0)
+    assert by[0] - by[1] == pytest.approx(1.0)

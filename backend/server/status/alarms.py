@@ -295,10 +295,11 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         f"run {commands_of(project.key).refresh}, which asks about all of these tasks again; --below 0.7"
         " limits that to those with a lower score, and `camvo quote` says what each costs"
     )
-    if project.progress.config_changed:
-        controls = ", ".join(project.progress.config_changed)
+    changed = [name for name in project.progress.config_changed if name not in found.unclear]
+    if changed:
         message = (
-            f"The label config or the instructions have changed since the latest predictions: {controls}"
+            "The label config or the instructions have changed since the latest predictions: "
+            + ", ".join(changed)
         )
         alerts.append(Alert("config_changed", message, refresh))
     elif project.progress.outdated:

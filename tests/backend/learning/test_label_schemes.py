@@ -95,6 +95,8 @@ def test_while_a_label_is_gone_predictions_go_on_under_the_old_labels_with_an_al
     backend: Backend, config: str
 ) -> None:
     before, calls = predicted(backend, CONFIG), backend.server.count()
+    backend.hook(project_updated(Project(label_config=config)))
+    assert {"labels_unclear", "config_changed"} & set(alarms(backend)) == {"labels_unclear"}
     assert predicted(backend, config) == before
     assert backend.server.count() == calls
     alarm = alarms(backend)["labels_unclear"]

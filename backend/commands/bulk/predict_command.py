@@ -190,7 +190,7 @@ def _predict(client: Client, backend: BackendClient, project: int, options: Labe
 
     def missing() -> Missing:
         if options.retry_failed:
-            complete(console, counting, options.purse)
+            run.tally.spent_usd += complete(console, counting, options.purse)
         return backend.missing(key, began)
 
     code = _run_on_terminal(console, run, tasks, missing=missing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,13 @@ from backend.ledger.database import tables
 from backend.ledger.database.statements import among, insert_new, now
 from backend.ledger.human_annotations import is_open
 from backend.ledger.money import EVERY_PROJECT, TOTAL, from_picodollars
-from backend.ledger.recounts import Recounts, latest_checked_score, latest_confirmed, latest_score
+from backend.ledger.recounts import (
+    Recounts,
+    latest_checked_score,
+    latest_confirmed,
+    latest_label,
+    latest_score,
+)
 from backend.ledger.rounds import ProjectRounds, QuestionRounds
 from camvo.scores.reviews import ExampleTrial
 
@@ -242,7 +248,7 @@ class JudgedRow:
 
     Attributes:
         task: the task's number.
-        label: the voted label.
+        label: the voted label, by the latest counting before somebody annotated the task.
         human: the human label.
         score: the voted label's score.
         confirmed: the agreement of the two, in [0, 1].
@@ -269,7 +275,7 @@ class QuestionSums(QuestionRounds):
 
     def scores(self) -> list[int]:
         """Count the labels by the bin of their latest score: :data:`SCORE_BINS` numbers."""
-        score = latest_checked_score if Recounts(self.connection, self.project).are_there() else _rounds.score
+        score = latest_checked_score if self._is_recounted() else _rounds.score
         place = score * SCORE_BINS
         # SQLite's cast cuts the decimals off, PostgreSQL's rounds
         whole = place if self.connection.dialect.name == "sqlite" else func.floor(place)
@@ -294,7 +300,7 @@ class QuestionSums(QuestionRounds):
         """Return the labels with a human answer, in the order of their prediction."""
         score: ColumnElement[float] = _rounds.score
         confirmed: ColumnElement[float] = _rounds.confirmed
-        if Recounts(self.connection, self.project).are_there():
+        if self._is_recounted():
             score, confirmed = latest_checked_score, latest_confirmed
         query = (
             select(_rounds.audit, score.label("score"), confirmed.label("confirmed"))
@@ -349,7 +355,7 @@ class QuestionSums(QuestionRounds):
         query = select(func.count()).where(self.condition)
         if represented:
             query = query.where(is_represented(self.project, _rounds.task))
-        if Recounts(self.connection, self.project).are_there():
+        if self._is_recounted():
             query = query.where(latest_score >= score, is_open(self.project, _rounds.task))
         else:
             query = query.where(_rounds.score >= score)
@@ -390,24 +396,49 @@ class QuestionSums(QuestionRounds):
         )
         return {row.id: (row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))}
 
+    def _is_recounted(self) -> bool:
+        return Recounts(self.connection, self.project).are_there()
+
     def latest_labels(self) -> Counter[str]:
-        """Count the labels of the latest rounds, at most :data:`_LATEST` of them."""
-        latest = (
-            select(_rounds.label).where(self.condition).order_by(_rounds.id.desc()).limit(_LATEST).subquery()
-        )
+        """Count the labels of the latest rounds by the latest counting, at most :data:`_LATEST` of them."""
+        label = latest_label if self._is_recounted() else _rounds.label
+        newest = select(label.label("label")).where(self.condition).order_by(_rounds.id.desc())
+        latest = newest.limit(_LATEST).subquery()
         query = select(latest.c.label, func.count().label("labels")).group_by(latest.c.label)
         return Counter({row.label: row.labels for row in self.connection.execute(query)})
 
-    def judged(self) -> list[JudgedRow]:
-        """Return the latest labels with a human answer, at most :data:`_LATEST`."""
-        fields = (_rounds.task, _rounds.label, _rounds.human, _rounds.score, _rounds.confirmed)
+    def judged(self, reward: Callable[[str, str], float]) -> list[JudgedRow]:
+        """Return the latest labels with a human answer, at most :data:`_LATEST`.
+
+        ``reward`` is the agreement of a label that a recount has changed with the human one.
+        """
+        label: ColumnElement[str] = _rounds.label
+        score: ColumnElement[float] = _rounds.score
+        if self._is_recounted():
+            label, score = latest_label, latest_score
         query = (
-            select(*fields)
+            select(
+                _rounds.task,
+                label.label("label"),
+                _rounds.human,
+                score.label("score"),
+                _rounds.confirmed,
+                _rounds.label.label("first"),
+            )
             .where(self.condition, _rounds.confirmed.is_not(None), _rounds.human.is_not(None))
             .order_by(_rounds.created_at.desc(), _rounds.id.desc())
             .limit(_LATEST)
         )
-        return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
+        return [
+            JudgedRow(
+                row.task,
+                row.label,
+                row.human,
+                row.score,
+                row.confirmed if row.label == row.first else reward(row.label, row.human),
+            )
+            for row in self.connection.execute(query)
+        ]
 
 
 @dataclass(frozen=True)

@@ -417,6 +417,18 @@ def test_status_says_how_many_labels_changed_when_and_why(studio: Studio) -> Non
     assert f"the mean score went from {means[0]} to {means[1]}" in page
 
 
+def test_a_label_that_people_confirm_after_a_recount_is_not_questionable(studio: Studio) -> None:
+    studio.recount()
+    shown = labels(studio.answers())[25]
+    studio.label(25)
+    [question] = project_status(studio)["questions"]
+    assert shown == truth(25)
+    assert studio.tasks[25] not in [label["task"] for label in question["questionable"]["listed"]]
+    assert question["questionable"]["labels"] == LABELLED
+    agreeing = [cell["count"] for cell in question["labels"]["confusion"] if cell["vote"] == cell["human"]]
+    assert sum(agreeing) == 1
+
+
 def test_status_names_the_command_that_a_server_without_a_key_waits_for(
     prepared: Prepared, tmp_path: Path, api: LabelStudioApi
 ) -> None:

@@ -257,10 +257,14 @@ def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Aler
     return [Alert("score_off", f"{message} ({interval})", fix, subject=question.control)]
 
 
-def _unclear_labels(project: ProjectReport, control: str, labels: OpenLabels) -> Alert:
-    """The alarm about labels of which nobody has said what becomes of them, or where they come from."""
+def unclear_labels(project: str, unclear: Mapping[str, OpenLabels]) -> list[Alert]:
+    """The alarms about labels of which nobody has said what becomes of them, or where they come from."""
+    return [_unclear(project, control, labels) for control, labels in unclear.items()]
+
+
+def _unclear(project: str, control: str, labels: OpenLabels) -> Alert:
     gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
-    command = f"camvo relabel --project {short_name(project.key)}"
+    command = f"camvo relabel --project {short_name(project)}"
     also = f"the label config has {added} in addition"
     if labels.gone:
         message = f"{control}: the label config lacks {gone}" + (f", and {also}" if added else "")
@@ -290,7 +294,7 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         message = f"Controls without predictions: {names}"
         fix = "see the reasons below; people label these by hand"
         alerts.append(Alert("config_partly_supported", message, fix, level="note"))
-    alerts += [_unclear_labels(project, control, labels) for control, labels in found.unclear.items()]
+    alerts += unclear_labels(project.key, found.unclear)
     refresh = (
         f"run {commands_of(project.key).refresh}, which asks about all of these tasks again; --below 0.7"
         " limits that to those with a lower score, and `camvo quote` says what each costs"

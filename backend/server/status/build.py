@@ -21,15 +21,23 @@ from backend.learning.projects import asked_questions, closed_controls, project_
 from backend.ledger import money, projects, reports
 from backend.ledger.answers import PackChecks
 from backend.ledger.learning_data import labels_beside
-from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
+from backend.ledger.missing_votes import Mark, MissingVotes, Outcome, recent_outcomes, unread_examples
 from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, Project, is_of_label_studio, short_name
 from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
 from backend.ledger.reports import BINS, BinRow, CallsRow, ProjectSums, RoundsRow
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig, parse_label_config
+from backend.questions.relabelling import OpenLabels
 from backend.server.status import formats
-from backend.server.status.alarms import Found, alarms_first, anchoring_alerts, project_alerts, server_alerts
+from backend.server.status.alarms import (
+    Found,
+    alarms_first,
+    anchoring_alerts,
+    project_alerts,
+    server_alerts,
+    unclear_labels,
+)
 from backend.server.status.missing import Missing, missing_of
 from backend.server.status.promises import certificate_reports
 from backend.server.status.question_reports import (
@@ -382,7 +390,7 @@ class _Known:
             problems=self.problems,
             connected=_is_connected(self.stored, report),
             votable=config is None or bool(config.questions),
-            unclear={} if config is None else open_labels(connection, key, config),
+            unclear=_unclear(connection, key, config),
         )
 
 
@@ -449,6 +457,19 @@ def _is_connected(stored: Project, report: ProjectReport) -> bool:
     if not is_of_label_studio(stored.key):
         return True
     return bool(report.humans.annotations) or report.webhook_at is not None
+
+
+def _unclear(connection: Connection, project: str, config: LabelConfig | None) -> dict[str, OpenLabels]:
+    return {} if config is None else open_labels(connection, project, config)
+
+
+def missing_report(connection: Connection, stored: Project, settings: Settings, after: Mark) -> Missing:
+    """What a project lacks at the end of a run that began at a moment, and the labels that are unclear."""
+    own, _ = project_settings(stored, settings)
+    config, _ = _label_config(stored)
+    found = missing_of(connection, stored.key, own.arms, after)
+    unclear = unclear_labels(stored.key, _unclear(connection, stored.key, config))
+    return replace(found, alerts=(*unclear, *found.alerts))
 
 
 def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | None]:

@@ -22,7 +22,7 @@ _LEFT_OUT = {"label_config", "title", "hostname"}
 """Columns that are unchanged if Label Studio does not report them, or reports nothing in them."""
 
 _KEPT = {"instructions", "changed_at", "task_number"}
-"""Columns that are unchanged if Label Studio does not report them; it may report that they are empty, or 0."""
+"""Columns that are unchanged if Label Studio does not report them; it may report "" or 0."""
 
 
 def project_settings(stored: Project | None, settings: Settings) -> tuple[Settings, ConfigError | None]:

@@ -38,20 +38,26 @@ def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     limit, left = budget.limit_usd, budget.left_usd
     if not limit or left is None or left > _NEARLY_SPENT * limit:
         return []  # without any money, models that are free are asked all the same
+    which = f"{whose} budget of ${limit:.6g}"
     if left <= _SPENT * limit:
-        message = f"The {whose} budget of ${limit:.6g} is spent. Tasks get no prediction"
+        message = f"The {which} is spent. Tasks get no prediction"
         if budget.spent_usd < (1.0 - _SPENT) * limit:
+            spent, reserved = _amount(budget.spent_usd), _amount(budget.reserved_usd)
             message = (
-                f"The {whose} budget of ${limit:.6g} has nothing left: ${budget.spent_usd:.2g} is spent, and"
-                f" ${budget.reserved_usd:.2g} is reserved for calls under way. Until these are settled, tasks"
-                " whose calls cost something get no prediction"
+                f"The {which} has nothing left: {spent} is spent, and {reserved} is reserved for calls under"
+                " way. Until these are settled, tasks whose calls cost something get no prediction"
             )
         return [Alert("budget_spent", message, fix, subject=whose)]
     message = (
-        f"Only ${left:.2g} of the {whose} budget of ${limit:.6g} is unreserved. Tasks whose calls could cost "
-        "more get no prediction"
+        f"Only {_amount(left)} of the {which} is unreserved. Tasks whose calls could cost more get no"
+        " prediction"
     )
     return [Alert("budget_nearly_spent", message, fix, subject=whose)]
+
+
+def _amount(usd: float) -> str:
+    """An amount with two significant digits at least, and cents from a dollar on."""
+    return f"${usd:,.2f}".removesuffix(".00") if usd >= 1.0 else f"${usd:.2g}"
 
 
 _LATEST = 20

@@ -255,11 +255,18 @@ def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Aler
     right = f"{percent(check.share)} of the latest {of(check.count, f'{check.basis} label')} were right"
     message = f"{question.control}: scores promise {promise}. They say {percent(check.score)}, but {right}"
     interval = f"95% interval {percent(check.low)} to {percent(check.high)}"
-    fix = (
-        "do not accept labels by their score. Label more tasks, which corrects the scores of later "
-        "predictions; look at the questionable labels for a hint or an instruction that the models miss; "
-        f"then {commands_of(project.key).correct_scores}"
-    )
+    correct = commands_of(project.key).correct_scores
+    if check.off == "high":
+        fix = (
+            "do not accept labels by their score. Label more tasks, which corrects the scores of later "
+            "predictions; look at the questionable labels for a hint or an instruction that the models miss; "
+            f"then {correct}"
+        )
+    else:
+        fix = "no label is worse than its score says. Label more tasks, which corrects the scores of later"
+        fix += f" predictions; then {correct}"
+        if question.guarantee.threshold is not None:
+            fix += "; accept what the blind labels certify before votes are counted again, which ends it"
     return [Alert("score_off", f"{message} ({interval})", fix, subject=question.control)]
 
 

@@ -310,6 +310,18 @@ def test_a_lower_share_that_is_certified_already_is_named_with_its_setting(audit
     assert text.endswith(". The blind labels certify 85% (if you set guarantee: 0.85 in camvo.yaml) already")
 
 
+def test_scores_that_promise_too_little_are_no_reason_to_distrust_what_is_certified(audited: Audited) -> None:
+    audited.answer(audited.store([0.8] * 300), 1.0)
+    with audited.ledger.write() as connection:
+        connection.execute(update(tables.rounds).values(confirmed=1.0))
+    [project] = audited.report().projects
+    [alert] = [alert for alert in project.alerts if alert.code == "score_off"]
+    assert "promise too little" in alert.message
+    assert alert.fix is not None
+    assert "do not accept labels" not in alert.fix
+    assert "accept what the blind labels certify before votes are counted again" in alert.fix
+
+
 def test_where_the_scores_alone_stand_in_the_way_right_blind_labels_are_not_called_wrong(
     audited: Audited,
 ) -> None:

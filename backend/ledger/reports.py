@@ -339,7 +339,14 @@ class QuestionSums(QuestionRounds):
         plan: Mapping[str, Any] | None = self.connection.execute(query).scalar()
         return plan
 
-    def count(self, score: float = 0.0, through: int | None = None, *, represented: bool = False) -> int:
+    def count(
+        self,
+        score: float = 0.0,
+        through: int | None = None,
+        *,
+        represented: bool = False,
+        shown: bool = False,
+    ) -> int:
         """Count the labels, each with its score by the latest counting.
 
         Once votes were counted again, only the tasks that nobody has annotated count: the others kept the
@@ -349,8 +356,11 @@ class QuestionSums(QuestionRounds):
             score: the least score of the labels.
             through: the last round to count; ``None`` for all rounds.
             represented: whether to count only those of tasks that blind ones represent.
+            shown: whether to count only those that annotators see, of tasks that nobody has annotated.
         """
         query = select(func.count()).where(self.condition)
+        if shown:
+            query = query.where(~_rounds.audit, is_open(self.project, _rounds.task))
         if represented:
             query = query.where(is_represented(self.project, _rounds.task))
         if self._is_recounted():

@@ -158,7 +158,7 @@ def failed_task_list(
 
 def next_steps(project: ProjectReport) -> tuple[NextStep, ...]:
     """List what to do next; if nothing is left to do, the only entry says so."""
-    steps = [*_predict(project), *_check(project), *_improve(project)]
+    steps = [*_predict(project), *_accept(project), *_check(project), *_improve(project)]
     if not steps:
         steps = [NextStep("nothing", "Nothing: no label is in doubt that people could settle now")]
     return tuple(steps)
@@ -188,6 +188,20 @@ def _predict(project: ProjectReport) -> Iterator[NextStep]:
     if open_ > 0:
         text = f"Let models label the other {of(open_, 'task')}"
         yield NextStep("predict", text, None, commands_of(project.key).predict)
+
+
+def _accept(project: ProjectReport) -> Iterator[NextStep]:
+    """Certified labels that can become annotations; with several questions the task's score decides."""
+    if not is_of_label_studio(project.key) or len(project.current) != 1:
+        return
+    [question] = project.current
+    threshold, open_ = question.guarantee.threshold, question.guarantee.acceptable
+    if threshold is None or not open_:
+        return
+    has = "has" if open_ == 1 else "have"
+    text = f"Accept the certified labels: {of(open_, 'task')} with a score of at least {threshold:g}"
+    command = f"camvo accept --project {project.id} --above {threshold:g}"
+    yield NextStep("accept", f"{text} {has} no annotation yet", None, command)
 
 
 def _check(project: ProjectReport) -> Iterator[NextStep]:

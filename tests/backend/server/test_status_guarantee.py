@@ -322,6 +322,18 @@ def test_scores_that_promise_too_little_are_no_reason_to_distrust_what_is_certif
     assert "accept what the blind labels certify before votes are counted again" in alert.fix
 
 
+def test_certified_labels_that_nobody_has_annotated_are_to_be_accepted(audited: Audited) -> None:
+    audited.store([0.99] * 40, audit=False)
+    audited.answer(audited.store([0.99] * 300), 1.0)
+    [project] = audited.report().projects
+    [step] = [step for step in project.next_steps if step.code == "accept"]
+    threshold = audited.guarantee().threshold
+    assert step.text.startswith(
+        f"Accept the certified labels: 40 tasks with a score of at least {threshold:g}"
+    )
+    assert step.command == f"camvo accept --project {project.id} --above {threshold:g}"
+
+
 def test_where_the_scores_alone_stand_in_the_way_right_blind_labels_are_not_called_wrong(
     audited: Audited,
 ) -> None:

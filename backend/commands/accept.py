@@ -18,6 +18,7 @@ from backend.commands.shared.setup import existing_ledger, stored_project
 from backend.errors import ConfigError
 from backend.label_studio.client import PAGE, Client
 from backend.label_studio.payloads import project_key
+from backend.learning.label_schemes import open_labels, require_clear_labels
 from backend.learning.projects import stored_questions
 from backend.ledger import Ledger, projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
@@ -25,7 +26,7 @@ from backend.ledger.database.statements import now, portions
 from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound
 from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
-from backend.questions import ConfigQuestion
+from backend.questions import ConfigQuestion, parse_label_config
 from backend.questions.question import questions_to_ask, visible_answers
 from backend.server.status.promises import covered_rounds
 from backend.settings import Environment
@@ -318,10 +319,12 @@ def run_accept(
 ) -> None:
     """Accept a project's predictions with at least this score, and say what was left out and why."""
     settings = settings_module.load(environment.config)
-    key = project_key(client.project(project))
+    known_there = client.project(project)
+    key, config = project_key(known_there), parse_label_config(known_there["label_config"])
     with existing_ledger(environment) as ledger:
         with ledger.read() as connection:
             stored = stored_project(connection, key)
+            require_clear_labels(key, open_labels(connection, key, config))
             known = _Evidence.load(connection, stored, settings.guarantee)
         if not uncertified:
             known.require_certificate(above)

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from backend import settings
 from backend.commands.shared.output import Fact, print_fact, say
-from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError
+from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError, Usage
 from backend.learning.projects import require_known_labels
 from backend.ledger import Ledger, migrate, reports
 from backend.ledger.database.statements import try_write
@@ -48,9 +48,13 @@ _PATIENCE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _LiveCall:
-    """The outcome of one call to one model; ``wordy`` if its server refused the JSON schema of the answer."""
+    """The outcome of one call to one model; ``wordy`` if its server refused the JSON schema of the answer.
+
+    ``usage`` is what the call used, also where it gave no answer.
+    """
 
     name: str
+    usage: Usage
     votes: Mapping[str, str] = field(default_factory=dict)
     answer: ModelAnswer | None = None
     problem: str | None = None
@@ -71,14 +75,14 @@ async def _call(pool: Pool, name: str, questions: Sequence[TaskQuestion], messag
     try:
         answer = await pool[name].attempt(messages, schema, _PATIENCE, questions=questions)
     except ModelError as error:
-        return _LiveCall(name, problem=_described(error))
+        return _LiveCall(name, pool[name].failure_usage(messages, error), problem=_described(error))
     wordy = model.refused(schema)
     try:
         votes = parse_answer(answer.content, questions)
     except BadAnswerError:
         votes = {}
     problem = None if len(votes) == len(questions) else _unusable(answer, model)
-    return _LiveCall(name, votes, answer, problem, wordy)
+    return _LiveCall(name, answer.usage, votes, answer, problem, wordy)
 
 
 _SHOWN = 120
@@ -118,7 +122,7 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
     for column in ("model", "answer", "time", "tokens in", "out", "paid"):
         table.add_column(column, justify="left" if column in {"model", "answer"} else "right")
     for call in calls:
-        table.add_row(escape(call.name), escape(_shown_votes(call.votes)), *_usage(call.answer))
+        table.add_row(escape(call.name), escape(_shown_votes(call.votes)), *_usage(call))
     console.print(table)
     for call in calls:
         if call.wordy:
@@ -127,7 +131,7 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
         if call.problem is not None:
             text = f"[red]✗[/] {escape(call.name)}: {escape(call.problem)}"
             say(console, text)
-    paid = sum(call.answer.usage.cost for call in calls if call.answer is not None)
+    paid = sum(call.usage.cost for call in calls)
     line = f"{dollars(paid)} paid for these calls. The times include loading the client libraries."
     console.print(line, highlight=False)
     return all(call.problem is None for call in calls)
@@ -140,16 +144,14 @@ def _shown_votes(votes: Mapping[str, str]) -> str:
     return "\n".join(f"{name}: {vote}" for name, vote in votes.items()) or "✗"
 
 
-def _usage(answer: ModelAnswer | None) -> tuple[str, str, str, str]:
-    if answer is None:
-        return "", "", "", ""
-    estimated = "~" if answer.estimated else ""
-    return (
-        seconds(answer.seconds),
-        f"{estimated}{answer.usage.input_tokens}",
-        f"{estimated}{answer.usage.output_tokens}",
-        dollars(answer.usage.cost),
-    )
+def _usage(call: _LiveCall) -> tuple[str, str, str, str]:
+    """The time of a call, its tokens and its price, as far as they are known."""
+    took = "" if call.answer is None else seconds(call.answer.seconds)
+    estimated = "~" if call.answer is not None and call.answer.estimated else ""
+    tokens = (call.usage.input_tokens, call.usage.output_tokens)
+    known = call.answer is not None or any(tokens)
+    read, written = (f"{estimated}{number}" if known else "" for number in tokens)
+    return took, read, written, dollars(call.usage.cost) if known or call.usage.cost else ""
 
 
 _SAMPLE = {"text": "The delivery was two days late, but the shop apologised and refunded the postage."}

@@ -21,12 +21,12 @@ from typing import Final, Literal
 import structlog
 from sqlalchemy import Connection
 
-from backend.errors import BadLabelConfigError
+from backend.errors import BadLabelConfigError, ConfigError
 from backend.learning.carrying import Carrying, Transactions, carry_prior
 from backend.ledger import LedgerAccess, Writer
 from backend.ledger.epochs import JudgedTwice, asked_by_score, judged_twice
 from backend.ledger.events import ProjectEvents
-from backend.ledger.projects import Scheme, Schemes, latest_of
+from backend.ledger.projects import Scheme, Schemes, is_of_label_studio, latest_of, short_name
 from backend.models.embedder import Embedder
 from backend.questions import ConfigQuestion, LabelConfig, parse_label_config
 from backend.questions.label_config import epoch_of
@@ -341,6 +341,47 @@ def question_of(scheme: Scheme | None) -> ConfigQuestion | None:
     except BadLabelConfigError:
         return None
     return next((question for question in questions if question.name == scheme.control), None)
+
+
+def open_labels(connection: Connection, project: str, config: LabelConfig) -> dict[str, OpenLabels]:
+    """The labels of a label config of which nobody has said what becomes of them, by question.
+
+    Whether instructions or embedder have changed too is not looked at: nothing is changed here.
+    """
+    schemes = Schemes(connection, project).latest()
+    before = {name: old for name, scheme in schemes.items() if (old := question_of(scheme)) is not None}
+    known = {(scheme.control, scheme.label_config) for scheme in Schemes(connection, project).all()}
+    found = read_change(before, config).open
+    return {
+        name: labels
+        for name, labels in found.items()
+        if (name, config.xml) not in known or schemes[name].labels
+    }
+
+
+def require_clear_labels(project: str, open_: Mapping[str, OpenLabels]) -> None:
+    """Refuse labels of which nobody has said what becomes of them, or where they come from.
+
+    Args:
+        project: the key of the project, which the command that says so names.
+        open_: question → these labels.
+    """
+    for control, labels in open_.items():
+        source = f"--project {short_name(project)}" if is_of_label_studio(project) else f"--name {project}"
+        gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
+        if gone:
+            what = f"what becomes of {gone}, which earlier labels name"
+            how = "--rename old=new, --merge a,b=c, --split old=a,b or --drop x"
+            if not is_of_label_studio(project):
+                how += "; if it has renamed them already, give their new names"
+        else:
+            what = f"from which labels {added} takes tasks"
+            how = "--add new=a,b, or --add new for none"
+        raise ConfigError(
+            f"{control}: nobody has said {what}",
+            where="label_config",
+            fix=f"run `camvo relabel {source}` with {how}",
+        )
 
 
 def carryings(found: Transition, project: str, settings: Settings) -> list[Carrying]:

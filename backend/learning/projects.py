@@ -18,11 +18,11 @@ from backend.settings import Settings
 from backend.settings.mistakes import did_you_mean
 from camvo.votes.labels import has_vote_model
 
-_LEFT_OUT = {"label_config", "title", "hostname", "task_number"}
+_LEFT_OUT = {"label_config", "title", "hostname"}
 """Columns that are unchanged if Label Studio does not report them, or reports nothing in them."""
 
-_KEPT = {"instructions", "changed_at"}
-"""Columns that are unchanged if Label Studio does not report them; it may report that they are empty."""
+_KEPT = {"instructions", "changed_at", "task_number"}
+"""Columns that are unchanged if Label Studio does not report them; it may report "" or 0."""
 
 
 def project_settings(stored: Project | None, settings: Settings) -> tuple[Settings, ConfigError | None]:

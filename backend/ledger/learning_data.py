@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, and_, bindparam, case, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, delete, func, select, update
 
 from backend.ledger.database import tables
 from backend.ledger.database.packing import unpack_context
 from backend.ledger.database.statements import among, delete_tasks, insert_new, insert_or_replace
 from backend.ledger.human_annotations import is_open
-from backend.ledger.recounts import latest_confirmed
+from backend.ledger.recounts import latest_confirmed, latest_label, latest_score
 from backend.ledger.rounds import QuestionRounds
 from camvo.scores.scorer import MOST_CONFIRMED, MOST_ROUNDS, FinishedRound
 from camvo.state.earlier import Earlier, Lesson
@@ -83,8 +83,8 @@ class JudgedRound:
     Attributes:
         task: the task's number.
         votes: arm → label, ``None`` where the model gave no vote.
-        label: the voted label.
-        score: the probability that the voted label is right, in [0, 1].
+        label: the voted label, by the latest counting before somebody annotated the task.
+        score: the probability that this label is right, in [0, 1].
         audit: whether the prediction was held back for blind labelling.
         human: the human label; ``None`` while there is none.
     """
@@ -242,7 +242,8 @@ class LearningRounds(QuestionRounds):
 
     def judged(self) -> dict[int, JudgedRound]:
         """Return task → its latest round, for tasks with a valid annotation."""
-        fields = [_rounds[name] for name in JudgedRound.__dataclass_fields__]
+        shown: dict[str, ColumnElement[Any]] = {"label": latest_label, "score": latest_score}
+        fields = [shown.get(name, _rounds[name]).label(name) for name in JudgedRound.__dataclass_fields__]
         query = select(*fields).where(self.condition, ~is_open(self.project, _rounds.task))
         rows = self.connection.execute(query.order_by(_rounds.id))
         return {row.task: JudgedRound(**row._mapping) for row in rows}

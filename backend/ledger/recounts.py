@@ -217,9 +217,10 @@ class RecountCheck:
 
 _newest = select(_table).where(_table.c.round_id == _rounds.id).order_by(_table.c.number.desc()).limit(1)
 
-_latest_label: ColumnElement[str] = func.coalesce(
+latest_label: ColumnElement[str] = func.coalesce(
     _newest.with_only_columns(_table.c.label).scalar_subquery(), _rounds.label
 )
+"""In a query of rounds: a round's label by its latest recount, or its own."""
 
 latest_score: ColumnElement[float] = func.coalesce(
     _newest.with_only_columns(_table.c.score).scalar_subquery(), _rounds.score
@@ -566,7 +567,7 @@ class Recounts:
         answers: dict[int, dict[str, tuple[str, float]]] = {}
         for control, epoch in sorted(epochs.items()):
             of_question = QuestionRounds(self.connection, self.project, control, epoch).condition
-            query = select(_rounds.task, _latest_label.label("label"), latest_score.label("score")).where(
+            query = select(_rounds.task, latest_label.label("label"), latest_score.label("score")).where(
                 of_question, ~_rounds.audit, is_open(self.project, _rounds.task)
             )
             for row in self.connection.execute(query.order_by(_rounds.id)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,6 @@ from sqlalchemy import (
     Integer,
     Select,
     and_,
-    bindparam,
     case,
     cast,
     exists,
@@ -24,16 +23,21 @@ from sqlalchemy import (
     or_,
     select,
     true,
-    update,
 )
 
 from backend.errors import WithdrawnError
 from backend.ledger.blind_tasks import is_represented
 from backend.ledger.database import tables
-from backend.ledger.database.statements import among, insert_new, now
+from backend.ledger.database.statements import among
 from backend.ledger.human_annotations import is_open
 from backend.ledger.money import EVERY_PROJECT, TOTAL, from_picodollars
-from backend.ledger.recounts import Recounts, latest_checked_score, latest_confirmed, latest_score
+from backend.ledger.recounts import (
+    Recounts,
+    latest_checked_score,
+    latest_confirmed,
+    latest_label,
+    latest_score,
+)
 from backend.ledger.rounds import ProjectRounds, QuestionRounds
 from camvo.scores.reviews import ExampleTrial
 
@@ -242,7 +246,7 @@ class JudgedRow:
 
     Attributes:
         task: the task's number.
-        label: the voted label.
+        label: the voted label, by the latest counting before somebody annotated the task.
         human: the human label.
         score: the voted label's score.
         confirmed: the agreement of the two, in [0, 1].
@@ -269,7 +273,7 @@ class QuestionSums(QuestionRounds):
 
     def scores(self) -> list[int]:
         """Count the labels by the bin of their latest score: :data:`SCORE_BINS` numbers."""
-        score = latest_checked_score if Recounts(self.connection, self.project).are_there() else _rounds.score
+        score = latest_checked_score if self._is_recounted() else _rounds.score
         place = score * SCORE_BINS
         # SQLite's cast cuts the decimals off, PostgreSQL's rounds
         whole = place if self.connection.dialect.name == "sqlite" else func.floor(place)
@@ -294,7 +298,7 @@ class QuestionSums(QuestionRounds):
         """Return the labels with a human answer, in the order of their prediction."""
         score: ColumnElement[float] = _rounds.score
         confirmed: ColumnElement[float] = _rounds.confirmed
-        if Recounts(self.connection, self.project).are_there():
+        if self._is_recounted():
             score, confirmed = latest_checked_score, latest_confirmed
         query = (
             select(_rounds.audit, score.label("score"), confirmed.label("confirmed"))
@@ -335,7 +339,14 @@ class QuestionSums(QuestionRounds):
         plan: Mapping[str, Any] | None = self.connection.execute(query).scalar()
         return plan
 
-    def count(self, score: float = 0.0, through: int | None = None, *, represented: bool = False) -> int:
+    def count(
+        self,
+        score: float = 0.0,
+        through: int | None = None,
+        *,
+        represented: bool = False,
+        shown: bool = False,
+    ) -> int:
         """Count the labels, each with its score by the latest counting.
 
         Once votes were counted again, only the tasks that nobody has annotated count: the others kept the
@@ -345,11 +356,14 @@ class QuestionSums(QuestionRounds):
             score: the least score of the labels.
             through: the last round to count; ``None`` for all rounds.
             represented: whether to count only those of tasks that blind ones represent.
+            shown: whether to count only those that annotators see, of tasks that nobody has annotated.
         """
         query = select(func.count()).where(self.condition)
+        if shown:
+            query = query.where(~_rounds.audit, is_open(self.project, _rounds.task))
         if represented:
             query = query.where(is_represented(self.project, _rounds.task))
-        if Recounts(self.connection, self.project).are_there():
+        if self._is_recounted():
             query = query.where(latest_score >= score, is_open(self.project, _rounds.task))
         else:
             query = query.where(_rounds.score >= score)
@@ -390,24 +404,49 @@ class QuestionSums(QuestionRounds):
         )
         return {row.id: (row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))}
 
+    def _is_recounted(self) -> bool:
+        return Recounts(self.connection, self.project).are_there()
+
     def latest_labels(self) -> Counter[str]:
-        """Count the labels of the latest rounds, at most :data:`_LATEST` of them."""
-        latest = (
-            select(_rounds.label).where(self.condition).order_by(_rounds.id.desc()).limit(_LATEST).subquery()
-        )
+        """Count the labels of the latest rounds by the latest counting, at most :data:`_LATEST` of them."""
+        label = latest_label if self._is_recounted() else _rounds.label
+        newest = select(label.label("label")).where(self.condition).order_by(_rounds.id.desc())
+        latest = newest.limit(_LATEST).subquery()
         query = select(latest.c.label, func.count().label("labels")).group_by(latest.c.label)
         return Counter({row.label: row.labels for row in self.connection.execute(query)})
 
-    def judged(self) -> list[JudgedRow]:
-        """Return the latest labels with a human answer, at most :data:`_LATEST`."""
-        fields = (_rounds.task, _rounds.label, _rounds.human, _rounds.score, _rounds.confirmed)
+    def judged(self, reward: Callable[[str, str], float]) -> list[JudgedRow]:
+        """Return the latest labels with a human answer, at most :data:`_LATEST`.
+
+        ``reward`` is the agreement of a label that a recount has changed with the human one.
+        """
+        label: ColumnElement[str] = _rounds.label
+        score: ColumnElement[float] = _rounds.score
+        if self._is_recounted():
+            label, score = latest_label, latest_score
         query = (
-            select(*fields)
+            select(
+                _rounds.task,
+                label.label("label"),
+                _rounds.human,
+                score.label("score"),
+                _rounds.confirmed,
+                _rounds.label.label("first"),
+            )
             .where(self.condition, _rounds.confirmed.is_not(None), _rounds.human.is_not(None))
             .order_by(_rounds.created_at.desc(), _rounds.id.desc())
             .limit(_LATEST)
         )
-        return [JudgedRow(**row._mapping) for row in self.connection.execute(query)]
+        return [
+            JudgedRow(
+                row.task,
+                row.label,
+                row.human,
+                row.score,
+                row.confirmed if row.label == row.first else reward(row.label, row.human),
+            )
+            for row in self.connection.execute(query)
+        ]
 
 
 @dataclass(frozen=True)
@@ -655,76 +694,3 @@ def paid_tasks(connection: Connection) -> tuple[int, float]:
         _accounts.scope == TOTAL, _accounts.project != EVERY_PROJECT
     )
     return count, from_picodollars(int(connection.scalars(total).one()))
-
-
-_alerts = tables.alerts
-
-_PATIENCE = 900.0
-"""An alert is over when it was not seen for this many seconds, so that a flickering one is reported once."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class AlertKey:
-    """What an alert is about.
-
-    Attributes:
-        project: the project's key, empty if it concerns all of them.
-        code: its stable code.
-        subject: the model or the control that it is about, empty if none.
-    """
-
-    project: str
-    code: str
-    subject: str
-
-
-_IS = (
-    _alerts.c.project == bindparam("of"),
-    _alerts.c.code == bindparam("named"),
-    _alerts.c.subject == bindparam("about"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Alerts:
-    """The alerts that were ever seen."""
-
-    connection: Connection
-
-    def see(self, seen: Collection[AlertKey]) -> list[AlertKey]:
-        """Record which alerts there are now; those not seen for :data:`_PATIENCE` seconds are over.
-
-        Returns:
-            Those of them that have not been reported to people since they began.
-        """
-        at = now(self.connection)
-        for key in sorted(seen):
-            row = {"project": key.project, "code": key.code, "subject": key.subject}
-            self.connection.execute(insert_new(_alerts), row | {"began_at": at, "seen_at": at})
-            again = update(_alerts).where(*_IS, _alerts.c.over_at.is_not(None))
-            self.connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
-            self.connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))
-        gone = (_alerts.c.over_at.is_(None), _alerts.c.seen_at < at - _PATIENCE)
-        self.connection.execute(update(_alerts).where(*gone).values(over_at=at))
-        new = select(_alerts.c.project, _alerts.c.code, _alerts.c.subject).where(
-            _alerts.c.over_at.is_(None), _alerts.c.posted_at.is_(None)
-        )
-        return sorted({AlertKey(*row) for row in self.connection.execute(new)} & set(seen))
-
-    def reported(self, keys: Collection[AlertKey]) -> None:
-        """Record that these alerts were reported to people."""
-        at = now(self.connection)
-        for key in keys:
-            self.connection.execute(update(_alerts).where(*_IS).values(posted_at=at), _named(key))
-
-    def known(self) -> dict[AlertKey, bool]:
-        """Return every alert that was ever recorded → whether it still holds."""
-        query = select(_alerts.c.project, _alerts.c.code, _alerts.c.subject, _alerts.c.over_at)
-        return {
-            AlertKey(project, code, subject): over_at is None
-            for project, code, subject, over_at in self.connection.execute(query)
-        }
-
-
-def _named(key: AlertKey) -> dict[str, str]:
-    return {"of": key.project, "named": key.code, "about": key.subject}

@@ -32,7 +32,6 @@ from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
-from backend.learning.projects import project_settings
 from backend.ledger.database.statements import now
 from backend.ledger.missing_votes import Mark
 from backend.ledger.projects import Project, is_of_label_studio
@@ -42,9 +41,8 @@ from backend.questions import LabelConfig, parse_label_config
 from backend.server.incoming import WEBHOOK, may_enter, no_entry
 from backend.server.runtime import STANDSTILL, Runtime
 from backend.server.status import build
-from backend.server.status.build import build_report, read_live, selected_projects
+from backend.server.status.build import build_report, missing_report, read_live, selected_projects
 from backend.server.status.formats import named_task
-from backend.server.status.missing import missing_of
 from backend.server.status.work import failed_task_list, project_progress
 from backend.settings import Environment
 from backend.telemetry import logs, metrics, tracing
@@ -445,8 +443,8 @@ def _missing() -> Response:
     newest = {name: _query_number(name) or 0 for name in ("round", "call")}
     with _runtime().ledger.read() as connection:
         stored = _asked_project(connection)
-        own, _ = project_settings(stored, _runtime().settings)
-        return jsonify(missing_of(connection, stored.key, own.arms, Mark(**newest)).to_json())
+        found = missing_report(connection, stored, _runtime().settings, Mark(**newest))
+    return jsonify(found.to_json())
 
 
 @_pages.get("/metrics")

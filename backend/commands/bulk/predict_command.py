@@ -51,19 +51,24 @@ def _run_on_terminal(
             run(bar)
     except KeyboardInterrupt:
         print_totals()
-        say(
-            console,
-            f"Stopped. What is stored stays. The server finishes the tasks that it works on, {run.batch} at"
-            " most, and keeps their answers. Run the same command again: it continues with what is missing,"
-            " and pays for nothing twice.",
-        )
+        say(console, f"Stopped. {_kept(run.batch)}")
         raise
     except Exception:
         print_totals()
+        say(console, _kept(run.batch))
         raise
     tally.missing = None if missing is None else missing()
     print_totals()
     return tally.ending
+
+
+def _kept(batch: int) -> str:
+    """What stays of a run that ends early, and how to continue it."""
+    return (
+        f"What is stored stays. The server finishes the tasks that it works on, {batch} at most, and keeps"
+        " their answers. Run the same command again: it continues with what is missing, and pays for nothing"
+        " twice."
+    )
 
 
 def _money(tally: Tally, done: int, total: int) -> str:
@@ -190,7 +195,7 @@ def _predict(client: Client, backend: BackendClient, project: int, options: Labe
 
     def missing() -> Missing:
         if options.retry_failed:
-            complete(console, counting, options.purse)
+            run.tally.spent_usd += complete(console, counting, options.purse)
         return backend.missing(key, began)
 
     code = _run_on_terminal(console, run, tasks, missing=missing)

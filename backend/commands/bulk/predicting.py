@@ -411,17 +411,16 @@ class PredictionRun:
             tally.unchanged += not (absent or found)
         predictions.replace_all(self.client, replaced)
         tally.replaced += len(replaced)
-        tally.created += len({prediction["task"] for prediction in new})
         nested = [prediction for prediction in new if _has_paths(prediction)]
         for prediction in nested:
             self.client.add_prediction(prediction)
             tally.stored += 1
         flat = [prediction for prediction in new if not _has_paths(prediction)]
-        if flat:
-            stored = self.client.import_predictions(self.project, flat)
-            tally.stored += stored
-            tally.refused += len(flat) - stored
-            tally.created -= min(len(flat) - stored, tally.created)
+        stored = self.client.import_predictions(self.project, flat) if flat else 0
+        tally.stored += stored
+        refused = len(flat) - stored
+        tally.refused += refused
+        tally.created += max(len({prediction["task"] for prediction in new}) - refused, 0)
 
 
 def _has_paths(prediction: Mapping[str, Any]) -> bool:

@@ -29,10 +29,9 @@ from backend.label_studio import payloads, predictions
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.carrying import run_each
-from backend.learning.label_schemes import Asked, begin_first, carryings, transition
+from backend.learning.label_schemes import Asked, begin_first, carryings, require_clear_labels, transition
 from backend.learning.projects import project_settings, remember_project, require_known_labels
 from backend.ledger import Ledger, migrate, projects
-from backend.ledger.projects import is_of_label_studio, short_name
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.runtime import AnnotationProcess
@@ -170,22 +169,7 @@ def _settle(
         config = parse_label_config(label_config)
         asked = Asked.under(own, config, process.embedder.identity)
         found = transition(connection, project, asked, process.clock())
-    for control, labels in found.open.items():
-        source = f"--project {short_name(project)}" if is_of_label_studio(project) else f"--name {project}"
-        gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
-        if gone:
-            what = f"what becomes of {gone}, which earlier labels name"
-            how = "--rename old=new, --merge a,b=c, --split old=a,b or --drop x"
-            if not is_of_label_studio(project):
-                how += "; if it has renamed them already, give their new names"
-        else:
-            what = f"from which labels {added} takes tasks"
-            how = "--add new=a,b, or --add new for none"
-        raise ConfigError(
-            f"{control}: nobody has said {what}",
-            where="label_config",
-            fix=f"run `camvo relabel {source}` with {how}",
-        )
+    require_clear_labels(project, found.open)
     run_each(begin_first(project, found), lambda transaction: _written(process, transaction))
     for carrying in carryings(found, project, own):
         run_each(carrying.transactions(), lambda transaction: _written(process, transaction))

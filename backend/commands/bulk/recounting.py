@@ -176,10 +176,10 @@ def count_again(console: Console, counting: RecountRun, ask_more: float | None) 
         say(console, tally.asked(ask_more))
 
 
-def complete(console: Console, counting: RecountRun, purse: Purse) -> None:
-    """Have the votes asked for that are missing, and say what came of it."""
+def complete(console: Console, counting: RecountRun, purse: Purse) -> float:
+    """Have the votes asked for that are missing, and say what came of it; return what they cost, in $."""
     if not (tasks := counting.backend.incomplete(counting.key)):
-        return
+        return 0.0
     ask = partial(
         counting.backend.complete,
         counting.key,
@@ -195,3 +195,4 @@ def complete(console: Console, counting: RecountRun, purse: Purse) -> None:
             tally.ask(counting.client.tasks(counting.project, portion), ask)
             advance(len(portion))
     say(console, tally.completed(len(tasks)))
+    return tally.spent_usd

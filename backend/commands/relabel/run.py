@@ -231,7 +231,8 @@ def relabel(
     if plan.schemes:
         if not is_of_label_studio(key):
             _name_labels(plan, console)
-        console.print(f"Take it back with: camvo relabel {opened.options} --undo", highlight=False)
+        if not wanted.undo:  # only once
+            console.print(f"Take it back with: camvo relabel {opened.options} --undo", highlight=False)
 
 
 def _name_labels(plan: RelabelPlan, console: Console) -> None:

@@ -93,6 +93,8 @@ def _where(project: ProjectReport) -> str:
 
 def _how(project: ProjectReport) -> str:
     if is_of_label_studio(project.key):
+        if project.kept_blind:
+            return f"audit keeps {share_of_hundred(project.kept_blind)} of the tasks to come blind"
         if project.progress.unpredicted == 0:
             return "set audit in camvo.yaml before further tasks are imported: all others were shown"
         return "set audit in camvo.yaml before tasks are predicted"

@@ -38,20 +38,26 @@ def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     limit, left = budget.limit_usd, budget.left_usd
     if not limit or left is None or left > _NEARLY_SPENT * limit:
         return []  # without any money, models that are free are asked all the same
+    which = f"{whose} budget of ${limit:.6g}"
     if left <= _SPENT * limit:
-        message = f"The {whose} budget of ${limit:.6g} is spent. Tasks get no prediction"
+        message = f"The {which} is spent. Tasks get no prediction"
         if budget.spent_usd < (1.0 - _SPENT) * limit:
+            spent, reserved = _amount(budget.spent_usd), _amount(budget.reserved_usd)
             message = (
-                f"The {whose} budget of ${limit:.6g} has nothing left: ${budget.spent_usd:.2g} is spent, and"
-                f" ${budget.reserved_usd:.2g} is reserved for calls under way. Until these are settled, tasks"
-                " whose calls cost something get no prediction"
+                f"The {which} has nothing left: {spent} is spent, and {reserved} is reserved for calls under"
+                " way. Until these are settled, tasks whose calls cost something get no prediction"
             )
         return [Alert("budget_spent", message, fix, subject=whose)]
     message = (
-        f"Only ${left:.2g} of the {whose} budget of ${limit:.6g} is unreserved. Tasks whose calls could cost "
-        "more get no prediction"
+        f"Only {_amount(left)} of the {which} is unreserved. Tasks whose calls could cost more get no"
+        " prediction"
     )
     return [Alert("budget_nearly_spent", message, fix, subject=whose)]
+
+
+def _amount(usd: float) -> str:
+    """An amount with two significant digits at least, and cents from a dollar on."""
+    return f"${usd:,.2f}".removesuffix(".00") if usd >= 1.0 else f"${usd:.2g}"
 
 
 _LATEST = 20
@@ -260,18 +266,29 @@ def _score_alerts(project: ProjectReport, question: QuestionReport) -> list[Aler
     right = f"{percent(check.share)} of the latest {of(check.count, f'{check.basis} label')} were right"
     message = f"{question.control}: scores promise {promise}. They say {percent(check.score)}, but {right}"
     interval = f"95% interval {percent(check.low)} to {percent(check.high)}"
-    fix = (
-        "do not accept labels by their score. Label more tasks, which corrects the scores of later "
-        "predictions; look at the questionable labels for a hint or an instruction that the models miss; "
-        f"then {commands_of(project.key).correct_scores}"
-    )
+    correct = commands_of(project.key).correct_scores
+    if check.off == "high":
+        fix = (
+            "do not accept labels by their score. Label more tasks, which corrects the scores of later "
+            "predictions; look at the questionable labels for a hint or an instruction that the models miss; "
+            f"then {correct}"
+        )
+    else:
+        fix = "no label is worse than its score says. Label more tasks, which corrects the scores of later"
+        fix += f" predictions; then {correct}"
+        if question.guarantee.threshold is not None:
+            fix += "; accept what the blind labels certify before votes are counted again, which ends it"
     return [Alert("score_off", f"{message} ({interval})", fix, subject=question.control)]
 
 
-def _unclear_labels(project: ProjectReport, control: str, labels: OpenLabels) -> Alert:
-    """The alarm about labels of which nobody has said what becomes of them, or where they come from."""
+def unclear_labels(project: str, unclear: Mapping[str, OpenLabels]) -> list[Alert]:
+    """The alarms about labels of which nobody has said what becomes of them, or where they come from."""
+    return [_unclear(project, control, labels) for control, labels in unclear.items()]
+
+
+def _unclear(project: str, control: str, labels: OpenLabels) -> Alert:
     gone, added = (", ".join(map(repr, names)) for names in (labels.gone, labels.added))
-    command = f"camvo relabel --project {short_name(project.key)}"
+    command = f"camvo relabel --project {short_name(project)}"
     also = f"the label config has {added} in addition"
     if labels.gone:
         message = f"{control}: the label config lacks {gone}" + (f", and {also}" if added else "")
@@ -301,15 +318,16 @@ def _config_alerts(project: ProjectReport, found: Found) -> list[Alert]:
         message = f"Controls without predictions: {names}"
         fix = "see the reasons below; people label these by hand"
         alerts.append(Alert("config_partly_supported", message, fix, level="note"))
-    alerts += [_unclear_labels(project, control, labels) for control, labels in found.unclear.items()]
+    alerts += unclear_labels(project.key, found.unclear)
     refresh = (
         f"run {commands_of(project.key).refresh}, which asks about all of these tasks again; --below 0.7"
         " limits that to those with a lower score, and `camvo quote` says what each costs"
     )
-    if project.progress.config_changed:
-        controls = ", ".join(project.progress.config_changed)
+    changed = [name for name in project.progress.config_changed if name not in found.unclear]
+    if changed:
         message = (
-            f"The label config or the instructions have changed since the latest predictions: {controls}"
+            "The label config or the instructions have changed since the latest predictions: "
+            + ", ".join(changed)
         )
         alerts.append(Alert("config_changed", message, refresh))
     elif project.progress.outdated:

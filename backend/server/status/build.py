@@ -16,21 +16,28 @@ from sqlalchemy import Connection
 from backend.annotation.inspection import InspectedTask
 from backend.errors import BadLabelConfigError, ModelTimeoutError, UnavailableError
 from backend.learning.annotators import answered_questions
-from backend.learning.label_schemes import compare_texts_so_far, question_of
+from backend.learning.label_schemes import compare_texts_so_far, open_labels
 from backend.learning.projects import asked_questions, closed_controls, project_settings, shown_instructions
 from backend.ledger import money, projects, reports
 from backend.ledger.answers import PackChecks
 from backend.ledger.learning_data import labels_beside
-from backend.ledger.missing_votes import MissingVotes, Outcome, recent_outcomes, unread_examples
+from backend.ledger.missing_votes import Mark, MissingVotes, Outcome, recent_outcomes, unread_examples
 from backend.ledger.money import from_picodollars
-from backend.ledger.projects import FailedTasks, Project, Schemes, is_of_label_studio, short_name
+from backend.ledger.projects import FailedTasks, Project, is_of_label_studio, short_name
 from backend.ledger.recounts import NO_FURTHER_VOTES, FurtherVotes, Recounts
 from backend.ledger.reports import BINS, BinRow, CallsRow, ProjectSums, RoundsRow
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import LabelConfig, parse_label_config
-from backend.questions.relabelling import OpenLabels, read_change
+from backend.questions.relabelling import OpenLabels
 from backend.server.status import formats
-from backend.server.status.alarms import Found, alarms_first, anchoring_alerts, project_alerts, server_alerts
+from backend.server.status.alarms import (
+    Found,
+    alarms_first,
+    anchoring_alerts,
+    project_alerts,
+    server_alerts,
+    unclear_labels,
+)
 from backend.server.status.missing import Missing, missing_of
 from backend.server.status.promises import certificate_reports
 from backend.server.status.question_reports import (
@@ -383,7 +390,7 @@ class _Known:
             problems=self.problems,
             connected=_is_connected(self.stored, report),
             votable=config is None or bool(config.questions),
-            unclear={} if config is None else _open_labels(connection, key, config),
+            unclear=_unclear(connection, key, config),
         )
 
 
@@ -442,22 +449,6 @@ def _project_report(connection: Connection, stored: Project, around: _Around) ->
     return replace(report, alerts=project_alerts(report, ours, found))
 
 
-def _open_labels(connection: Connection, project: str, config: LabelConfig) -> dict[str, OpenLabels]:
-    """The labels of a label config of which nobody has said what becomes of them, by question.
-
-    Whether instructions or embedder have changed too is not looked at: nothing is changed here.
-    """
-    schemes = Schemes(connection, project).latest()
-    before = {name: old for name, scheme in schemes.items() if (old := question_of(scheme)) is not None}
-    known = {(scheme.control, scheme.label_config) for scheme in Schemes(connection, project).all()}
-    found = read_change(before, config).open
-    return {
-        name: labels
-        for name, labels in found.items()
-        if (name, config.xml) not in known or schemes[name].labels
-    }
-
-
 def _is_connected(stored: Project, report: ProjectReport) -> bool:
     """Whether Label Studio has ever called CaMVo about a project, by ``/setup`` or a webhook."""
     by_label_studio = (stored.hostname, stored.title, stored.model_version, stored.extra_params)
@@ -466,6 +457,19 @@ def _is_connected(stored: Project, report: ProjectReport) -> bool:
     if not is_of_label_studio(stored.key):
         return True
     return bool(report.humans.annotations) or report.webhook_at is not None
+
+
+def _unclear(connection: Connection, project: str, config: LabelConfig | None) -> dict[str, OpenLabels]:
+    return {} if config is None else open_labels(connection, project, config)
+
+
+def missing_report(connection: Connection, stored: Project, settings: Settings, after: Mark) -> Missing:
+    """What a project lacks at the end of a run that began at a moment, and the labels that are unclear."""
+    own, _ = project_settings(stored, settings)
+    config, _ = _label_config(stored)
+    found = missing_of(connection, stored.key, own.arms, after)
+    unclear = unclear_labels(stored.key, _unclear(connection, stored.key, config))
+    return replace(found, alerts=(*unclear, *found.alerts))
 
 
 def _label_config(stored: Project) -> tuple[LabelConfig | None, CamvoError | None]:

@@ -307,8 +307,10 @@ def _counts(score_counts: Sequence[int], reviewed: Sequence[CheckedRow]) -> Scor
 class _CountLabels(Protocol):
     """Counts a question's labels with at least a score, up to a round (``None`` for all)."""
 
-    def __call__(self, score: float, through: int | None, *, represented: bool = False) -> int:
-        """The number, on request only of the tasks that blind ones represent."""
+    def __call__(
+        self, score: float, through: int | None, *, represented: bool = False, shown: bool = False
+    ) -> int:
+        """The number, on request only of tasks that blind ones represent, or that wait for an annotation."""
 
 
 def guarantee_report(queue: BlindQueue, target: float, count: _CountLabels) -> GuaranteeReport:
@@ -338,7 +340,17 @@ def guarantee_report(queue: BlindQueue, target: float, count: _CountLabels) -> G
         recount=queue.recount,
         void=len(void),
         void_threshold=voided.threshold if voided else None,
+        acceptable=_acceptable(queue, target, count),
     )
+
+
+def _acceptable(queue: BlindQueue, target: float, count: _CountLabels) -> int:
+    """How many of the labels of which each is certified wait for an annotation."""
+    if (cover := covered_rounds(queue, target)) is None:
+        return 0
+    certified, after, through = cover
+    counted = partial(count, certified.threshold, represented=True, shown=True)
+    return counted(through) - counted(after)
 
 
 def _certified(run: Sequence[QueuedTask], target: float) -> tuple[Guarantee, Certified | None]:

@@ -88,7 +88,12 @@ _OTHER = "other labels"
 
 
 def _labels_report(
-    sums: QuestionSums, score_counts: Sequence[int], judged: Sequence[JudgedRow], *, closed: bool
+    sums: QuestionSums,
+    plan: Mapping[str, Any] | None,
+    score_counts: Sequence[int],
+    judged: Sequence[JudgedRow],
+    *,
+    closed: bool,
 ) -> LabelsReport:
     """Describe the labels of one question in an epoch."""
     counts = sums.latest_labels() if closed else Counter[str]()
@@ -98,7 +103,7 @@ def _labels_report(
         blocks=tuple(sums.blocks()),
         shares=_shares(counts),
         confusion=_confusion(judged) if closed else (),
-        scale=_scale_report(sums.latest_plan(), judged),
+        scale=_scale_report(plan, judged),
     )
 
 
@@ -230,14 +235,16 @@ def _sought(recall: Mapping[str, float], question: ConfigQuestion | None) -> dic
 def _with_labels(source: QuestionSource, report: QuestionReport, queue: BlindQueue) -> QuestionReport:
     """The report of a current epoch, with what is read from its single labels."""
     sums = QuestionSums(source.connection, source.project, report.control, report.epoch)
-    score_counts, checked, judged = sums.scores(), sums.checked(), sums.judged()
+    plan = sums.latest_plan()
+    score_counts, checked = sums.scores(), sums.checked()
+    judged = [] if plan is None else sums.judged(aggregation_of(plan).reward)
     closed, asked = source.closed.get(report.control, False), source.asked.get(report.control)
     return replace(
         report,
-        votes=VotesReport.of(sums.latest_plan()),
+        votes=VotesReport.of(plan),
         estimate=estimate_report(score_counts, checked, represented=queue.complete),
         score_check=score_check_report(checked),
-        labels=_labels_report(sums, score_counts, judged, closed=closed),
+        labels=_labels_report(sums, plan, score_counts, judged, closed=closed),
         questionable=_questionable_report(source.connection, source.project, judged, closed=closed),
         certify=certify_report(queue, score_counts, source.target, source.unpredicted),
         shares=shares_report(sums, asked, queue) if asked and source.every_round else None,

@@ -400,6 +400,7 @@ class GuaranteeReport:
     recount: int = 0
     void: int = 0
     void_threshold: float | None = None
+    acceptable: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
-from backend.server.status.formats import named_task, of, share_of_hundred
+from backend.server.status.formats import named_task, of, percent, share_of_hundred
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
     Alert,
@@ -158,7 +158,7 @@ def failed_task_list(
 
 def next_steps(project: ProjectReport) -> tuple[NextStep, ...]:
     """List what to do next; if nothing is left to do, the only entry says so."""
-    steps = [*_predict(project), *_check(project), *_improve(project)]
+    steps = [*_predict(project), *_accept(project), *_check(project), *_improve(project)]
     if not steps:
         steps = [NextStep("nothing", "Nothing: no label is in doubt that people could settle now")]
     return tuple(steps)
@@ -188,6 +188,20 @@ def _predict(project: ProjectReport) -> Iterator[NextStep]:
     if open_ > 0:
         text = f"Let models label the other {of(open_, 'task')}"
         yield NextStep("predict", text, None, commands_of(project.key).predict)
+
+
+def _accept(project: ProjectReport) -> Iterator[NextStep]:
+    """Certified labels that can become annotations; with several questions the task's score decides."""
+    if not is_of_label_studio(project.key) or len(project.current) != 1:
+        return
+    [question] = project.current
+    threshold, open_ = question.guarantee.threshold, question.guarantee.acceptable
+    if threshold is None or not open_:
+        return
+    has = "has" if open_ == 1 else "have"
+    text = f"Accept the certified labels: {of(open_, 'task')} with a score of at least {threshold:g}"
+    command = f"camvo accept --project {project.id} --above {threshold:g}"
+    yield NextStep("accept", f"{text} {has} no annotation yet", None, command)
 
 
 def _check(project: ProjectReport) -> Iterator[NextStep]:
@@ -253,10 +267,7 @@ def _certifying(
     if certify.needed is None and certify.wanted is not None:
         yield _too_few_tasks(project, question, certify, right)
     elif certify.needed is None:
-        text = (
-            f"No number of blind labels is expected to certify {right}: too many labels are wrong. Label "
-            "doubtful tasks, or ask better models"
-        )
+        text = f"No number of blind labels is expected to certify {right}: {_too_low(question, certify)}"
         yield NextStep("not_certifiable", text, None, f"camvo review --project {project.id} --tab")
     elif certify.needed <= certify.waiting:
         text = f"Label {of(certify.needed, 'more blind task')} to certify {right}"
@@ -264,6 +275,18 @@ def _certifying(
         yield NextStep("blind_labels", text, _task_url(project, certify.next_task), command)
     else:
         yield from _more_blind(project, certify, right, question.guarantee.void)
+
+
+def _too_low(question: QuestionReport, certify: CertifyReport) -> str:
+    """Why no number of blind labels certifies a share, and what to do."""
+    estimate = question.estimate
+    if estimate is None or estimate.basis != "blind" or estimate.share < certify.target:
+        return "too many labels are wrong. Label doubtful tasks, or ask better models"
+    blind = of(estimate.checked, "blind label")
+    return (
+        f"{percent(estimate.share)} of {blind} are right, but the scores promise less. Label doubtful tasks,"
+        " which corrects the scores"
+    )
 
 
 def too_few_tasks(certify: CertifyReport, right: str) -> str:

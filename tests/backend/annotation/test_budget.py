@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from label_studio_requests import Annotation, Project, annotated, predict, task
+from label_studio_requests import Annotation, Project, annotated, predict, task, tasks_deleted
 from sqlalchemy import select
 from whole_backend import Backend, prompt_of
 
@@ -121,6 +121,10 @@ def test_the_number_of_tasks_comes_from_camvo_predict_and_from_webhooks(tmp_path
         assert stored_tasks(one) == 500
         one.hook(annotated(Annotation(number=1, task=1, mood="Sad")))
         assert stored_tasks(one) == Project().payload()["task_number"]
+        emptied = tasks_deleted(1)
+        emptied["project"]["task_number"] = 0
+        one.hook(emptied)
+        assert stored_tasks(one) == 0
 
 
 def stored_tasks(one: Backend) -> int | None:

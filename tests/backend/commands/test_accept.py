@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,6 +24,7 @@ from backend.label_studio.client import Client
 from backend.learning.projects import stored_questions
 from backend.ledger import Ledger, projects, rounds
 from backend.ledger.human_annotations import Annotations
+from backend.ledger.projects import Scheme, Schemes
 from backend.ledger.recounts import Recounts
 from backend.ledger.rounds import AcceptedTasks, ProjectRounds
 
@@ -202,6 +204,26 @@ def test_without_a_certificate_nothing_is_accepted(
         return
     with pytest.raises(ConfigError, match=refusal):
         evidence.require_certificate(above)
+
+
+def test_nothing_is_accepted_while_nobody_has_said_what_becomes_of_a_label(
+    api: LabelStudioApi, tmp_path: Path
+) -> None:
+    url = migrated.sqlite(tmp_path / "ledger.sqlite")
+    [number] = with_predictions(api, 0.95)
+    before = api.project["label_config"]
+    with contextlib.closing(Ledger(url)) as ledger, ledger.write() as connection:
+        projects.remember(connection, api.project_key, extra_params=None, label_config=before, now=1.0)
+        key = a_key(project=api.project_key, control="mood", task=number)
+        rounds.insert_each(connection, [a_round(key, label="Glad", score=0.95)])
+        Schemes(connection, api.project_key).append(Scheme("mood", "an-epoch", before, "an embedder"))
+    api.project["label_config"] = before.replace('"Glad"', '"Happy"')
+    own = {"LABEL_STUDIO_URL": api.url, "LABEL_STUDIO_API_KEY": KEY, "CAMVO_DATABASE_URL": url}
+    options = ("accept", "--project", str(PROJECT), "--above", "0.9", "--uncertified")
+    ended = called(*options, cwd=tmp_path, **own)
+    assert ended.returncode == 2
+    assert f"camvo relabel --project {PROJECT}" in ended.stderr
+    assert api.tasks[number]["annotations"] == []
 
 
 # -- undo

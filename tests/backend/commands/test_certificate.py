@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import migrated
 import pytest
@@ -21,7 +23,7 @@ from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
 from backend import upkeep
-from backend.commands.shared.certificate import _outcome_lines, _project_report, issue_certificate
+from backend.commands.shared.certificate import _how, _outcome_lines, _project_report, issue_certificate
 from backend.errors import ConfigError
 from backend.ledger import Ledger, deletions, money, projects
 from backend.ledger.blind_tasks import BlindQueues
@@ -259,6 +261,22 @@ def test_without_a_blind_task_the_end_of_a_run_says_how_many_are_needed(
     with certified.ledger.write() as connection:
         connection.exec_driver_sql("DELETE FROM blind_tasks")
     assert re.search(r"about \d+ more blind labels are expected to certify \d+%", certified.outcome()[1])
+
+
+@pytest.mark.parametrize(
+    ("kept", "unpredicted", "said"),
+    [
+        (0.0, 0, "set audit in camvo.yaml before further tasks are imported: all others were shown"),
+        (0.0, 3, "set audit in camvo.yaml before tasks are predicted"),
+        (0.1, 0, "audit keeps 10% of the tasks to come blind"),
+        (0.1, 3, "audit keeps 10% of the tasks to come blind"),
+    ],
+)
+def test_nobody_is_told_to_set_audit_where_it_is_set(kept: float, unpredicted: int, said: str) -> None:
+    project: Any = SimpleNamespace(
+        key="7.100", kept_blind=kept, progress=SimpleNamespace(unpredicted=unpredicted)
+    )
+    assert _how(project) == said
 
 
 def certificate_problems(certified: Certified) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -104,6 +105,22 @@ def test_a_live_check_asks_the_questions_of_the_label_config_and_shows_what_was_
     lines = [line.split("│")[2].strip() for line in done.stdout.splitlines() if line.count("│") >= 4]
     assert lines[:2] == ["topic: Sports", "wie gut?: 4"]
     assert '✗ green: its answer names none of the labels: “{"topic": "**sports**"}”' in done.stdout
+
+
+def test_a_refusal_that_the_provider_bills_is_part_of_what_was_paid(tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        refusal = "I cannot help with that." if body["model"] == "red" else None
+        return Reply.says({"sentiment": "Positive"}, refusal=refusal, usage=(1_000_000, 0))
+
+    with OpenAIServer(answer) as server:
+        path = config_for(server, tmp_path, policy=None)
+        config = yaml.safe_load(path.read_text())
+        path.write_text(yaml.safe_dump(config | {"models": config["models"][:2]}))
+        done = called("check", "--live", "--config", str(path), cwd=tmp_path, COLUMNS="120")
+    of_red, of_green = (float(row(done, name)[5].removeprefix("$")) for name in ("red", "green"))
+    [total] = re.findall(r"^\$([\d.]+) paid for these calls", done.stdout, re.MULTILINE)
+    assert of_red == of_green > 0.0
+    assert float(total) == pytest.approx(of_red + of_green, rel=0.01)
 
 
 def test_a_live_check_asks_each_model_once(models: OpenAIServer, live: CompletedProcess[str]) -> None:

@@ -108,6 +108,20 @@ def test_every_task_gets_one_prediction(api: LabelStudioApi) -> None:
     assert api.predictions() == [(number, "camvo", 0.75) for number in numbers]
 
 
+def test_predictions_that_label_studio_did_not_take_are_not_counted_as_stored(api: LabelStudioApi) -> None:
+    numbers = api.add_tasks(*"abcd")
+
+    def stop_after_two(method: str, path: str) -> None:
+        if path.endswith("/import/predictions") and api.predictions():
+            api.answers[method, path] = (503, {})
+
+    api.before, tally = stop_after_two, Tally()
+    with pytest.raises(LabelStudioError):
+        run(api, Oracle(), tally=tally)
+    assert len(api.predictions()) == 2 < len(numbers)
+    assert tally.summary().startswith("2 predictions stored, 0 replaced")
+
+
 def test_a_second_run_asks_nothing_and_stores_nothing(api: LabelStudioApi) -> None:
     api.add_tasks(*"abcde")
     run(api, Oracle())

@@ -12,7 +12,7 @@ from label_studio_api import KEY, PROJECT, LabelStudioApi
 from label_studio_requests import SENTIMENT, Project, predict, task
 from rich.console import Console
 from served_app import served
-from whole_backend import CALL, Backend, votes
+from whole_backend import CALL, Backend, says, votes
 
 from backend.commands.bulk import quoting as output
 from backend.commands.bulk.predict_command import _quote_of_run, predict_project
@@ -24,6 +24,8 @@ from backend.errors import BackendError, BodyTooLargeError, ConfigError
 from backend.ledger import money
 from backend.ledger.rounds import ProjectRounds
 from backend.quotes.quote import Quote, Range
+from backend.server.status.formats import dollars
+from backend.testing import Reply
 from camvo.student import STUDENT
 
 GLAD = votes(red="Glad", green="Glad", blue="Sad")
@@ -203,6 +205,28 @@ def test_a_resumed_run_goes_on_counting_its_budget(tmp_path: Path, api: LabelStu
         assert spent(backend, api, money.JOB) == first > 0.0
         assert run(api, client, budget=1.0, retry_failed=True) == 0
         assert spent(backend, api, money.JOB) > first
+
+
+def test_missing_votes_that_come_later_are_part_of_what_was_spent(
+    tmp_path: Path, api: LabelStudioApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    down = {"red"}
+
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply.fails(503) if body["model"] in down else says(mood="Glad")
+
+    api.add_tasks("a", "b")
+    with Backend(tmp_path, script, policy={"name": "majority"}) as backend, served(backend.app) as client:
+        run(api, client, no_wait=True)
+        before = spent(backend, api)
+        down.clear()
+        capsys.readouterr()
+        assert run(api, client, retry_failed=True) == 0
+        came = spent(backend, api) - before
+    assert came == pytest.approx(2 * CALL)
+    said = capsys.readouterr().out
+    assert "Completed: 2 missing votes" in said
+    assert f"{dollars(came)} spent in " in said
 
 
 def test_tasks_that_somebody_opens_are_not_charged_to_the_job(tmp_path: Path, api: LabelStudioApi) -> None:

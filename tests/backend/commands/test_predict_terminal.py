@@ -81,14 +81,15 @@ def test_ctrl_c_says_what_is_done_and_what_happens_next() -> None:
     assert "Run the same command again" in text
 
 
-def test_an_error_comes_after_the_totals() -> None:
+def test_an_error_comes_after_the_totals_and_how_to_continue() -> None:
     def do(advance: Advance, tally: Tally) -> None:
         raise BackendError("gone")
 
     stream = io.StringIO()
     with pytest.raises(BackendError):
-        _run_on_terminal(Console(file=stream), Run(do), 10)  # type: ignore[arg-type]
+        _run_on_terminal(Console(file=stream, width=200), Run(do), 10)  # type: ignore[arg-type]
     assert "0 predictions stored" in stream.getvalue()
+    assert "Run the same command again" in stream.getvalue()
 
 
 def test_money_spent_on_tasks_under_way_is_not_taken_for_the_price_of_those_that_are_done(

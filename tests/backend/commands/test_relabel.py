@@ -112,6 +112,12 @@ def test_the_report_counts_every_round_vote_and_human_label_once_after_changes(f
     assert counted() == before
 
 
+def test_only_a_change_that_can_be_taken_back_says_how(folder: LabelFolder) -> None:
+    way_back = "Take it back with: "
+    assert changed(folder, renames=["Sad=Low"]).count(way_back) == 1
+    assert changed(folder, undo=True).count(way_back) == 1  # of the output so far
+
+
 def test_a_human_label_that_stays_is_counted_although_its_task_is_asked_about_again(
     folder: LabelFolder,
 ) -> None:

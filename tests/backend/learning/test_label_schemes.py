@@ -95,11 +95,23 @@ def test_while_a_label_is_gone_predictions_go_on_under_the_old_labels_with_an_al
     backend: Backend, config: str
 ) -> None:
     before, calls = predicted(backend, CONFIG), backend.server.count()
+    backend.hook(project_updated(Project(label_config=config)))
+    assert {"labels_unclear", "config_changed"} & set(alarms(backend)) == {"labels_unclear"}
     assert predicted(backend, config) == before
     assert backend.server.count() == calls
     alarm = alarms(backend)["labels_unclear"]
     assert "mood" in alarm
     assert "camvo relabel --project 7" in alarm
+
+
+def test_the_end_of_a_run_of_predict_says_that_a_label_is_gone(backend: Backend) -> None:
+    def codes() -> list[str]:
+        answer = backend.client.get("/missing", query_string={"project": Project().key})
+        return [alert["code"] for alert in answer.get_json()["alerts"]]
+
+    before = codes()
+    predicted(backend, RENAMED)
+    assert (before, codes()) == ([], ["labels_unclear"])
 
 
 def test_a_gone_label_that_comes_back_needs_no_answer(backend: Backend) -> None:

@@ -374,7 +374,7 @@ def test_judged_labels_have_the_vote_and_the_human_label(filled: Filled) -> None
         for round_ in of_question(filled)
         if round_.human is not None
     }
-    found = filled.read_question(QuestionSums.judged, "mood", "e1")
+    found = filled.read_question(QuestionSums.judged, "mood", "e1", lambda label, human: 0.5)
     assert {(row.task, row.label, row.human, row.score, row.confirmed) for row in found} == expected
     assert filled.read_question(QuestionSums.latest_labels, "mood", "e1") == {
         "Glad": len(of_question(filled))

@@ -27,6 +27,7 @@ from server_process import wait_until
 from sqlalchemy import Connection
 from whole_backend import Backend
 
+from backend.learning.annotators import answered_questions
 from backend.ledger import blind_tasks, recounts
 from backend.ledger.recounts import CountedRounds, Counting, FurtherVote, FurtherVotes, Recounts
 from backend.ledger.rounds import ProjectRounds
@@ -415,6 +416,28 @@ def test_status_says_how_many_labels_changed_when_and_why(studio: Studio) -> Non
     assert f"{LEFT} tasks\ngot another label" in page
     means = [f"{told[name]:.3f}" for name in ("score_before", "score_after")]
     assert f"the mean score went from {means[0]} to {means[1]}" in page
+
+
+def test_a_label_that_people_confirm_after_a_recount_is_not_questionable(studio: Studio) -> None:
+    studio.recount()
+    shown = labels(studio.answers())[25]
+    studio.label(25)
+    [question] = project_status(studio)["questions"]
+    assert shown == truth(25)
+    assert studio.tasks[25] not in [label["task"] for label in question["questionable"]["listed"]]
+    assert question["questionable"]["labels"] == LABELLED
+    agreeing = [cell["count"] for cell in question["labels"]["confusion"] if cell["vote"] == cell["human"]]
+    assert sum(agreeing) == 1
+
+
+def test_people_are_compared_with_the_label_that_they_were_shown(studio: Studio) -> None:
+    studio.recount()
+    shown = dict(zip(studio.tasks, studio.answers(), strict=True))
+    studio.label(25)
+    with studio.backend.ledger.read() as connection:
+        [question] = answered_questions(connection, studio.project.key)
+    round_, answer = question.rounds[studio.tasks[25]], shown[studio.tasks[25]]
+    assert (round_.label, round_.score) == (truth(25), pytest.approx(answer["score"]))
 
 
 def test_status_names_the_command_that_a_server_without_a_key_waits_for(

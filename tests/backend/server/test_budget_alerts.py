@@ -30,5 +30,12 @@ def test_money_that_calls_under_way_hold_is_not_said_to_be_spent() -> None:
     assert "$2 is spent, and $3 is reserved for calls under way" in message
 
 
+def test_hundreds_of_dollars_are_written_out() -> None:
+    [(_, waiting)] = said(1500.0, 1234.5, 265.5)
+    assert "$1,234.50 is spent, and $265.50 is reserved" in waiting
+    [(_, left)] = said(1500.0, 1377.0)
+    assert left.startswith("Only $123 of the day's budget of $1500 is unreserved")
+
+
 def test_a_budget_of_nothing_is_no_alarm_where_nothing_costs_anything() -> None:
     assert said(0.0, 0.0) == []

@@ -12,12 +12,14 @@ from pathlib import Path
 import migrated
 import pytest
 from rich.console import Console
+from sqlalchemy import update
 from stored_rounds import PROJECT, a_key, a_round
 
 from backend import settings
 from backend.commands import report as command
 from backend.ledger import Ledger, blind_tasks, deletions, projects, rounds
 from backend.ledger.blind_tasks import BlindQueues
+from backend.ledger.database import tables
 from backend.ledger.rounds import Round
 from backend.server.status import build
 from backend.server.status.build import build_report
@@ -306,6 +308,42 @@ def test_a_lower_share_that_is_certified_already_is_named_with_its_setting(audit
     audited.answer(audited.store([0.99] * 6), 0.0)
     text = steps(audited, 120)["not_certifiable"]
     assert text.endswith(". The blind labels certify 85% (if you set guarantee: 0.85 in camvo.yaml) already")
+
+
+def test_scores_that_promise_too_little_are_no_reason_to_distrust_what_is_certified(audited: Audited) -> None:
+    audited.answer(audited.store([0.8] * 300), 1.0)
+    with audited.ledger.write() as connection:
+        connection.execute(update(tables.rounds).values(confirmed=1.0))
+    [project] = audited.report().projects
+    [alert] = [alert for alert in project.alerts if alert.code == "score_off"]
+    assert "promise too little" in alert.message
+    assert alert.fix is not None
+    assert "do not accept labels" not in alert.fix
+    assert "accept what the blind labels certify before votes are counted again" in alert.fix
+
+
+def test_certified_labels_that_nobody_has_annotated_are_to_be_accepted(audited: Audited) -> None:
+    audited.store([0.99] * 40, audit=False)
+    audited.answer(audited.store([0.99] * 300), 1.0)
+    [project] = audited.report().projects
+    [step] = [step for step in project.next_steps if step.code == "accept"]
+    threshold = audited.guarantee().threshold
+    assert step.text.startswith(
+        f"Accept the certified labels: 40 tasks with a score of at least {threshold:g}"
+    )
+    assert step.command == f"camvo accept --project {project.id} --above {threshold:g}"
+
+
+def test_where_the_scores_alone_stand_in_the_way_right_blind_labels_are_not_called_wrong(
+    audited: Audited,
+) -> None:
+    scores = [0.78 + 0.005 * place for place in range(38)]
+    audited.answer(audited.store(scores), 1.0)
+    with audited.ledger.write() as connection:
+        connection.execute(update(tables.rounds).values(confirmed=1.0))
+    text = steps(audited, 38)["not_certifiable"]
+    assert "too many labels are wrong" not in text
+    assert "100.0% of 38 blind labels are right, but the scores promise less" in text
 
 
 def test_where_nothing_can_be_certified_that_is_said_with_what_the_blind_labels_show(

@@ -358,6 +358,22 @@ def test_a_second_file_of_the_project_leaves_the_failures_of_the_first(tmp_path:
             assert FailedTasks(connection, "in").count() == {"model_rejected": 1}
 
 
+def test_a_failure_outlives_no_label_although_the_run_that_gave_it_was_killed(tmp_path: Path) -> None:
+    """It is forgotten after the label is stored, and a process may be killed in between."""
+    with LabelFolder(tmp_path, _fails_on("broken")) as folder:
+        folder.table("broken", "lovely")
+        folder.label()
+        folder.server.script = always("Sad")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FailedTasks, "forget", lambda self, tasks: None)
+            folder.label()
+        bought = folder.server.count()
+        folder.label()
+        assert folder.server.count() == bought
+        with folder.ledger.read() as connection:
+            assert FailedTasks(connection, "in").count() == {}
+
+
 def test_changed_rows_of_a_renamed_file_leave_no_failure(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, _fails_on("broken")) as folder:
         before = folder.table("broken", "lovely")

@@ -271,14 +271,14 @@ def _with_blind_sample(
     if not sample:
         say(
             console,
-            f"no task can be kept blind any more: each has a label that an output showed. --name"
+            "no task can be kept blind any more: each has a label already. --name"
             f" {jobs.project}-blind begins another project, whose first run can keep some blind; answers that"
             " are paid for are not bought again",
         )
         return blind
     _write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
     left_out = len(drawn) - len(sample)
-    fewer = f" ({left_out} more cannot be asked about, or an output showed their label)" if left_out else ""
+    fewer = f" ({left_out} more cannot be asked about, or have a label already)" if left_out else ""
     say(
         console,
         f"{of(len(sample), 'blind task')}{fewer} written to {options.blind_file}: label them from the"

@@ -627,7 +627,7 @@ def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) 
         folder.label(blind=3)
         assert len(folder.rows("blind.csv")) == 2
         assert (
-            "2 blind tasks (1 more cannot be asked about, or an output showed their label) written"
+            "2 blind tasks (1 more cannot be asked about, or have a label already) written"
             in said(folder)
         )
 

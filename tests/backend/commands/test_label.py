@@ -626,10 +626,7 @@ def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) 
         folder.write("in.csv", "number,text\n1,lovely\n2,\n3,gloomy\n")
         folder.label(blind=3)
         assert len(folder.rows("blind.csv")) == 2
-        assert (
-            "2 blind tasks (1 more cannot be asked about, or have a label already) written"
-            in said(folder)
-        )
+        assert "2 blind tasks (1 more cannot be asked about, or have a label already) written" in said(folder)
 
 
 RECALL = {"name": "joint", "recall": {"Glad": 0.9}}

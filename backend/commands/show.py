@@ -144,7 +144,7 @@ def _print_answer(console: Console, answer: ShownAnswer) -> None:
     if answer.shared:
         facts.append("bought for another task with the same prompt")
     read = escape(votes or answer.code or "not read")
-    say(console, f"[bold]{escape(answer.model)}[/]: {read}  [dim]{'  '.join(facts)}[/]")
+    say(console, f"[bold]{escape(answer.model)}[/]: {read}  [dim]{'  '.join(facts)}[/]", markup=True)
     if answer.content is not None:
         _print(console, answer.content)
 
@@ -154,4 +154,4 @@ def _print(console: Console, text: str) -> None:
     harmless = (
         sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text
     )
-    say(console, "".join(harmless), markup=False)
+    say(console, "".join(harmless))

@@ -460,7 +460,7 @@ class _Sweeps:
             self.labelling.wait(jobs.settings.longest_call)
         finally:
             if not self.is_part:
-                say(console, self.tally.interrupted(), markup=False)
+                say(console, self.tally.interrupted())
 
 
 def _doing(jobs: DatasetJobs, *, everyone: bool) -> str:

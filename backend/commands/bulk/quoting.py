@@ -45,7 +45,7 @@ _NOTHING = ("", "1")
 def _print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
     for line in _lines(quote):
-        say(console, line, markup=False)
+        say(console, line)
     if not quote.to_come:
         return
     console.print(_table(quote))
@@ -318,7 +318,7 @@ def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, 
     said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again. The choice:"
     lines = [said, *levels.lines(usd)]
     for line in lines:
-        say(console, line, markup=False)
+        say(console, line)
 
 
 def agreed(

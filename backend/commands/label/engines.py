@@ -322,13 +322,13 @@ def _gather(
                     advance(outcome.counts.rows)
         except KeyboardInterrupt:
             counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
-            say(console, RunTally(counts, spending, work.settings.arms).interrupted(), markup=False)
+            say(console, RunTally(counts, spending, work.settings.arms).interrupted())
             raise
         if errors:  # a part that failed may not have come to its tasks
             counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
         missing = spending.missing(work.settings.arms)
         lines = [counts.summary(spending.in_all()), *missing.lines()]
-        say(console, "\n".join(lines), markup=False)
+        say(console, "\n".join(lines))
     finally:
         ledger.close()
     return counts, errors, missing

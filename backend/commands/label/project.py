@@ -209,7 +209,7 @@ def _predict_in_process(
         if options.recount or options.retry_failed:
             _complete_and_recount(project, options, environment, console)
         tally.missing = spending.missing(jobs.settings.arms)
-        say(console, tally.summary(), markup=False)
+        say(console, tally.summary())
         if out is not None:
             added = added_kinds(jobs.config)
             rows, marked = results(tasks, jobs), options.spreadsheet

@@ -224,14 +224,12 @@ def print_notes(dataset: Dataset, index: Index, console: Console) -> None:
             console,
             f"{dataset.source.path} has {', '.join(replaced)} already: the output has the values of this run"
             " there. To keep those of before, rename the columns first",
-            markup=False,
         )
     if absent := dataset.absent(index.columns):
         say(
             console,
             f"no row has {', '.join(map(repr, absent))}, which the label config shows among its words: models"
             " are shown a blank there",
-            markup=False,
         )
     for question in dataset.config.questions:
         if looks_ordered(question.control):
@@ -239,7 +237,6 @@ def print_notes(dataset: Dataset, index: Index, console: Console) -> None:
                 console,
                 f"the labels of {question.name} look like a scale: if they are one, give --ordered beside"
                 ' --labels, or write camvo_ordered="true" into the label config (docs/tags.md)',
-                markup=False,
             )
 
 
@@ -293,7 +290,7 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)
-    say(console, tally.summary(), markup=False)
+    say(console, tally.summary())
     say(console, f"written to {out}")
     print_outcome(console, environment, options.project(path))
     print_ending(console, tally.ending)

@@ -228,7 +228,7 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
     if report is None or not report.rounds:
         return
     for line in _outcome_lines(report):
-        say(console, escape(line))
+        say(console, line)
     for table in share_tables(report):
         console.print(table)
 

@@ -629,6 +629,23 @@ def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) 
         assert "2 blind tasks (1 more cannot be asked about, or have a label already) written" in said(folder)
 
 
+def test_brackets_in_a_file_s_name_are_printed(tmp_path: Path) -> None:
+    folder_of_blind = tmp_path / "[old]"
+    folder_of_blind.mkdir()
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy", "mixed")
+        folder.label(blind=1, blind_file=folder_of_blind / "blind.csv")
+        assert f"written to {folder_of_blind}/blind.csv: label them" in said(folder)
+
+
+def test_a_pilot_names_the_code_of_the_tasks_that_it_cannot_ask_about(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,lovely\n2,\n3,gloomy\n")
+        folder.label(pilot=3)
+        pilot = said(folder).partition("pilot: ")[2]
+        assert "the text is blank [text_empty]\n" in pilot.partition("asking everyone")[0]
+
+
 RECALL = {"name": "joint", "recall": {"Glad": 0.9}}
 
 

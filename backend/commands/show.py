@@ -17,10 +17,9 @@ from backend.annotation.inspection import InspectedTask, ShownAnswer, ShownPromp
 from backend.annotation.job import Job
 from backend.commands.bulk.process import annotation_process, ledger_to_read
 from backend.commands.shared import backend_client
-from backend.commands.shared.arguments import ChosenTasks
+from backend.commands.shared.arguments import ChosenTasks, quiet_environment
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import say
-from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sources import open_source
 from backend.datasets.tasks import DatasetTask
 from backend.errors import ConfigError

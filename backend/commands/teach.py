@@ -24,7 +24,7 @@ from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_columns
-from backend.commands.shared.arguments import environment_with
+from backend.commands.shared.arguments import quiet_environment
 from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger
 from backend.datasets.sinks import spreadsheet_text
@@ -334,7 +334,7 @@ def teach_file(path: Path, config: Path | None, annotator: str | None = None) ->
 
 
 def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _TeachTally) -> None:
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     settings = settings_module.load(environment.config)
     source = open_source(path)
     with existing_ledger(environment) as ledger:

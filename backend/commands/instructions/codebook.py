@@ -30,9 +30,9 @@ from backend.commands.instructions.asking import (
     read_instructions,
 )
 from backend.commands.shared import backend_client
-from backend.commands.shared.arguments import ChosenTasks
+from backend.commands.shared.arguments import ChosenTasks, quiet_environment
 from backend.commands.shared.output import plain_table, progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.sinks import check_writable, whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError

@@ -23,9 +23,10 @@ from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import forget_changed_rows, print_notes, results
+from backend.commands.shared.arguments import quiet_environment
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.sinks import PartsFolder, parquet_sink, parts_folder
 from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks

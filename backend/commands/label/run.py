@@ -26,10 +26,11 @@ from backend.commands.bulk.process import annotation_process, await_answers, dat
 from backend.commands.bulk.quoting import RandomSample, agreed
 from backend.commands.bulk.recounting import FurtherTally, RecountTally
 from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
+from backend.commands.shared.arguments import quiet_environment
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.sinks import (
     Kinds,
     Result,

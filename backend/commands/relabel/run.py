@@ -16,10 +16,10 @@ from backend import settings as settings_module
 from backend.commands.bulk.process import annotation_process
 from backend.commands.relabel.plans import Opened, RelabelPlan, planned, taken_back
 from backend.commands.shared import backend_client
-from backend.commands.shared.arguments import LabelChanges
+from backend.commands.shared.arguments import LabelChanges, quiet_environment
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import say
-from backend.commands.shared.setup import existing_ledger, quiet_environment
+from backend.commands.shared.setup import existing_ledger
 from backend.errors import ConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from labelling import LabelFolder, always
 from server_process import PATIENCE, child, wait_until
 from sqlalchemy import func, select
@@ -328,6 +329,15 @@ def test_labels_are_weighed_by_how_often_each_annotator_is_right(folder: LabelFo
     assert fit.accuracies["1"] > fit.accuracies["3"]
     folder.label()
     assert human_labels(folder)[blind_texts(folder)[4]] == "Glad"
+
+
+def test_no_log_line_is_printed_among_what_a_command_says(
+    folder: LabelFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    structlog.reset_defaults()  # as a command finds it: lines of any level on standard output
+    said = {"1": "Glad", "2": "Glad", "3": "Sad"}
+    teach(folder, by_annotators(folder, *((place, who, said[who]) for place in range(4) for who in said)))
+    assert capsys.readouterr().out == ""
 
 
 def test_a_file_of_another_ledger_is_refused(folder: LabelFolder) -> None:

@@ -32,6 +32,7 @@ from backend.datasets.sources import Row, Source, open_source
 from backend.datasets.tasks import content_number, keys_read, task_data, task_number
 from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
+from backend.label_studio.predictions import ANSWERED
 from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
 from backend.learning.teaching import answering
@@ -457,4 +458,5 @@ def _annotation(row: _HumanRow, stored: Annotation | None, now: float) -> dict[s
         "updated_at": at.isoformat(),
         "result": row.result,
         "was_cancelled": not row.votes,
+        ANSWERED: list(row.votes),
     }

@@ -629,6 +629,15 @@ def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) 
         assert "2 blind tasks (1 more cannot be asked about, or have a label already) written" in said(folder)
 
 
+def test_a_folder_in_place_of_the_output_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy")
+        (tmp_path / "out.csv").mkdir()
+        with pytest.raises(DatasetError, match="is a folder"):
+            folder.label()
+        assert folder.server.count() == 0
+
+
 def test_brackets_in_a_file_s_name_are_printed(tmp_path: Path) -> None:
     folder_of_blind = tmp_path / "[old]"
     folder_of_blind.mkdir()

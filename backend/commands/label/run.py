@@ -246,6 +246,13 @@ def _has_labels(jobs: DatasetJobs) -> bool:
         return ProjectRounds(connection, jobs.project).count_tasks() > 0
 
 
+_NONE_LEFT = (
+    "no task can be kept blind any more: each has a label already. --name {}-blind begins another project,"
+    " whose first run can keep some blind; answers that are paid for are not bought again"
+)
+_NONE_ASKABLE = "no blind task can be drawn: none of the sample can be asked about"
+
+
 def _with_blind_sample(
     jobs: DatasetJobs, dataset: Dataset, index: Index, options: LabelOptions, console: Console
 ) -> DatasetJobs:
@@ -267,12 +274,8 @@ def _with_blind_sample(
         if stored.askable and all(round_.audit for _, round_ in stored.decided)
     ]
     if not sample:
-        say(
-            console,
-            "no task can be kept blind any more: each has a label already. --name"
-            f" {jobs.project}-blind begins another project, whose first run can keep some blind; answers that"
-            " are paid for are not bought again",
-        )
+        labelled = any(stored.decided for stored in drawn)
+        say(console, _NONE_LEFT.format(jobs.project) if labelled else _NONE_ASKABLE)
         return blind
     _write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
     left_out = len(drawn) - len(sample)

@@ -655,6 +655,14 @@ def test_a_pilot_names_the_code_of_the_tasks_that_it_cannot_ask_about(tmp_path: 
         assert "the text is blank [text_empty]\n" in pilot.partition("asking everyone")[0]
 
 
+def test_a_blind_sample_of_blank_texts_is_not_said_to_be_labelled(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,\n2, \n")
+        folder.label(blind=2)
+        assert "no blind task can be drawn: none of the sample can be asked about" in said(folder)
+        assert "has a label already" not in said(folder)
+
+
 RECALL = {"name": "joint", "recall": {"Glad": 0.9}}
 
 

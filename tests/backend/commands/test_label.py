@@ -347,6 +347,24 @@ def test_retry_failed_asks_about_the_failed_tasks_alone(tmp_path: Path) -> None:
         assert [row["camvo_label"] for row in folder.rows()] == ["Sad", "Glad", ""]
 
 
+def test_a_model_that_leaves_some_texts_open_keeps_its_stored_votes_in_another_project(
+    tmp_path: Path,
+) -> None:
+    """There it is asked about those texts alone: a row of answers without a vote, which says nothing new."""
+
+    def script(body: dict[str, Any]) -> Reply:
+        is_open = body["model"] == "green" and "dull" in prompt_of(body)
+        return Reply.says("I cannot say.") if is_open else moods(body)
+
+    with LabelFolder(tmp_path, script) as folder:
+        votes = []
+        for file in ("in.csv", "again.csv"):  # whose name is the project's
+            folder.table(*(f"{('lovely', 'fine', 'dull')[row % 3]} {row}" for row in range(36)), name=file)
+            folder.label(file, in_order=True)
+            votes.append([json.loads(row["camvo_votes"]) for row in folder.rows()])
+        assert votes[0] == votes[1]
+
+
 def test_a_second_file_of_the_project_leaves_the_failures_of_the_first(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, _fails_on("broken")) as folder:
         folder.table("broken", "lovely")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from backend.commands import ledger_commands, project_commands, task_commands
 from backend.commands.replay import replay_command
-from backend.commands.shared.arguments import Config, environment_with
+from backend.commands.shared.arguments import Config, environment_with, quiet_environment
 from backend.errors import DISK_FULL
 from camvo.errors import CamvoError
 
@@ -94,7 +94,7 @@ def _check(
     """
     from backend.commands.check import check_setup  # noqa: PLC0415 - the same
 
-    if not check_setup(Console(), environment_with(config), live=live, label_config=label_config):
+    if not check_setup(Console(), quiet_environment(config), live=live, label_config=label_config):
         raise typer.Exit(1)
 
 
@@ -126,7 +126,7 @@ def _report(  # noqa: PLR0917 - typer: the options of the command
     """
     from backend.commands.report import print_report  # noqa: PLC0415 - the same
 
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     if certificate is not None:
         from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415 - the same
 

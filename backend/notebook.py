@@ -23,9 +23,8 @@ from narwhals.typing import IntoDataFrameT
 from rich.console import Console
 
 from backend.commands.label.run import run_label
-from backend.commands.shared.arguments import listed
+from backend.commands.shared.arguments import listed, quiet_environment
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sinks import Kinds, Result, typed
 from backend.datasets.sources import Row
 from backend.datasets.tasks import Columns

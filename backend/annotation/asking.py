@@ -361,7 +361,8 @@ class Voters:
             return answer
         votes = await reader.votes(answer.content)
         code = None if votes else unusable_code(answer.content, cut_off=answer.cut_off)
-        if not answer.stored and not answer.shared:
+        # A second answer without a vote says something of the text, and nothing new of the model.
+        if not answer.stored and not answer.shared and not (answer.repeats and code):
             self.pool[arm].breaker.judged(code, (job.project, job.task))
         if code is None:
             return voted_reply(votes, answer)

@@ -127,10 +127,10 @@ def _print_calls(console: Console, calls: Sequence[_LiveCall]) -> bool:
     for call in calls:
         if call.wordy:
             text = "its server refuses JSON schemas; it is asked for JSON in words alone"
-            say(console, f"[yellow]–[/] {escape(call.name)}: {text}")
+            say(console, f"[yellow]–[/] {escape(call.name)}: {text}", markup=True)
         if call.problem is not None:
             text = f"[red]✗[/] {escape(call.name)}: {escape(call.problem)}"
-            say(console, text)
+            say(console, text, markup=True)
     paid = sum(call.usage.cost for call in calls)
     line = f"{dollars(paid)} paid for these calls. The times include loading the client libraries."
     console.print(line, highlight=False)
@@ -259,9 +259,9 @@ def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
     try:
         outcome = step()
     except CamvoError as error:
-        say(console, f"[red]✗[/] {name:<14} {escape(str(error))}")
+        say(console, f"[red]✗[/] {name:<14} {escape(str(error))}", markup=True)
         return False
-    say(console, f"[green]✓[/] {name:<14} {escape(outcome)}")
+    say(console, f"[green]✓[/] {name:<14} {escape(outcome)}", markup=True)
     return True
 
 

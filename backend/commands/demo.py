@@ -304,7 +304,7 @@ def _print_predictions(console: Console, labelled: Sequence[_LabelledText]) -> N
         text = result.text.task["data"]["text"]
         short = text if len(text) <= width else text[: width - 1] + "…"
         line = f"{mark} [bold]{label:<18}[/] {score:.2f}  {escape(short)}"
-        say(console, line)
+        say(console, line, markup=True)
 
 
 _PATIENCE = 90.0

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from backend.commands.shared.arguments import AnyConfig, consent, environment_with
+from backend.commands.shared.arguments import AnyConfig, consent, quiet_environment
 
 app = typer.Typer(
     name="ledger", help="Change, check, export or copy what the ledger holds.", no_args_is_help=True
@@ -56,7 +56,7 @@ def forget(  # noqa: PLR0917 - a command's options
 
     number = annotator_number(annotator, "--annotator")
     wanted = LabelsToForget(number, project, task, since, undo=undo, from_now_on=from_now_on)
-    wanted.forget(Console(), environment_with(config), agreed=consent("forget", yes=yes, dry_run=dry_run))
+    wanted.forget(Console(), quiet_environment(config), agreed=consent("forget", yes=yes, dry_run=dry_run))
 
 
 @app.command()
@@ -84,7 +84,7 @@ def prune(  # noqa: PLR0917 - a command's options
 
     prune_ledger(
         Console(),
-        environment_with(config),
+        quiet_environment(config),
         older=older,
         project=project,
         agreed=consent("prune", yes=yes, dry_run=dry_run),
@@ -110,7 +110,7 @@ def verify(
     """
     from backend.commands.ledger import verify_ledger  # noqa: PLC0415
 
-    if not verify_ledger(Console(), environment_with(config), url):
+    if not verify_ledger(Console(), quiet_environment(config), url):
         raise typer.Exit(1)
 
 
@@ -131,7 +131,7 @@ def export(
     """
     from backend.commands.ledger import export_ledger  # noqa: PLC0415
 
-    export_ledger(environment_with(config), out, project)
+    export_ledger(quiet_environment(config), out, project)
 
 
 @app.command()
@@ -159,4 +159,4 @@ def copy(
     """
     from backend.commands.ledger import copy_ledger  # noqa: PLC0415
 
-    copy_ledger(Console(), environment_with(config), to)
+    copy_ledger(Console(), quiet_environment(config), to)

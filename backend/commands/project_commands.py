@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from backend.commands.shared import arguments
-from backend.commands.shared.arguments import Config, LabelStudioUrl, environment_with
+from backend.commands.shared.arguments import Config, LabelStudioUrl, quiet_environment
 from backend.errors import ConfigError, LabelStudioError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def connect(  # noqa: PLR0917 - a command's options
     from backend.commands.shared.backend_client import BackendClient  # noqa: PLC0415
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
 
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     loaded = settings.load(environment.config)
     overrides = _parse_extra_params(extra_params or [])
     own_settings = loaded.for_project(overrides)
@@ -106,7 +106,7 @@ def disconnect(
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
     from backend.commands.shared.output import Fact, print_fact  # noqa: PLC0415
 
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     title = settings.load(environment.config).model_version
     url, console = addresses.backend_url(backend_url, environment), Console()
     try:
@@ -290,7 +290,7 @@ def review(  # noqa: PLR0917 - a command's options
     from backend.commands.review import show_disputed, show_review_list  # noqa: PLC0415
     from backend.commands.shared import backend_client as addresses  # noqa: PLC0415 - keeps the help fast
 
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     client = addresses.label_studio_client(label_studio, environment) if tab else None
     show = show_disputed if disputed else show_review_list
     show(Console(), environment, client, project, limit, as_json=as_json)
@@ -326,7 +326,7 @@ def accept(  # noqa: PLR0917 - a command's options
 
     if (above is None) != undo:
         raise ConfigError("give either --above or --undo", where="camvo accept", fix="e.g. --above 0.95")
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     client = addresses.label_studio_client(label_studio, environment)
     if above is None:
         run_undo(Console(), environment, client, project, dry_run=dry_run)

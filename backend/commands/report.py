@@ -314,7 +314,7 @@ def _print_project(console: Console, project: ProjectReport, compared: str | Non
     for failed in project.failed:
         final = ", final" if failed.final else ""
         line = f"{of(failed.tasks, 'task')} ({failed.code}{final}): {failed.fix}"
-        say(console, f"{'no prediction':<16} {escape(line)}")
+        say(console, f"{'no prediction':<16} {line}")
     for control in project.skipped:
         console.print(f"skipped: {escape(control.control)} ({control.tag}): {escape(control.reason)}")
 

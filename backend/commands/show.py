@@ -17,10 +17,9 @@ from backend.annotation.inspection import InspectedTask, ShownAnswer, ShownPromp
 from backend.annotation.job import Job
 from backend.commands.bulk.process import annotation_process, ledger_to_read
 from backend.commands.shared import backend_client
-from backend.commands.shared.arguments import ChosenTasks
+from backend.commands.shared.arguments import ChosenTasks, quiet_environment
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import say
-from backend.commands.shared.setup import quiet_environment
 from backend.datasets.sources import open_source
 from backend.datasets.tasks import DatasetTask
 from backend.errors import ConfigError
@@ -144,7 +143,7 @@ def _print_answer(console: Console, answer: ShownAnswer) -> None:
     if answer.shared:
         facts.append("bought for another task with the same prompt")
     read = escape(votes or answer.code or "not read")
-    say(console, f"[bold]{escape(answer.model)}[/]: {read}  [dim]{'  '.join(facts)}[/]")
+    say(console, f"[bold]{escape(answer.model)}[/]: {read}  [dim]{'  '.join(facts)}[/]", markup=True)
     if answer.content is not None:
         _print(console, answer.content)
 
@@ -154,4 +153,4 @@ def _print(console: Console, text: str) -> None:
     harmless = (
         sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text
     )
-    say(console, "".join(harmless), markup=False)
+    say(console, "".join(harmless))

@@ -18,7 +18,7 @@ from backend.commands.shared.arguments import (
     ProjectInstead,
     SourceFile,
     TasksOf,
-    environment_with,
+    quiet_environment,
     refuse,
     with_groups,
 )
@@ -169,7 +169,7 @@ def _label_file(tasks: TasksOf, chosen: _LabelOptions) -> int:
     if chosen.certificate is not None:
         from backend.commands.shared.certificate import issue_certificate  # noqa: PLC0415 - the same
 
-        project, environment = options.project(tasks.source), environment_with(tasks.config)
+        project, environment = options.project(tasks.source), quiet_environment(tasks.config)
         issue_certificate(Console(), environment, project, chosen.certificate)
     return ending
 
@@ -274,7 +274,7 @@ def jobs(
     """
     from backend.commands.bulk.batch_run import list_jobs  # noqa: PLC0415 - keeps the help fast
 
-    list_jobs(Console(), environment_with(config), project, cancel=cancel, as_json=as_json)
+    list_jobs(Console(), quiet_environment(config), project, cancel=cancel, as_json=as_json)
 
 
 @app.command()

@@ -24,7 +24,7 @@ from sqlalchemy import Connection
 
 from backend import settings as settings_module
 from backend.commands.label.columns import ANNOTATOR, PROJECT, TASK, label_columns
-from backend.commands.shared.arguments import environment_with
+from backend.commands.shared.arguments import quiet_environment
 from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger
 from backend.datasets.sinks import spreadsheet_text
@@ -32,6 +32,7 @@ from backend.datasets.sources import Row, Source, open_source
 from backend.datasets.tasks import content_number, keys_read, task_data, task_number
 from backend.errors import DatasetError, TaskError
 from backend.label_studio.payloads import WebhookEvent
+from backend.label_studio.predictions import ANSWERED
 from backend.learning.actions import PART, prepare_event
 from backend.learning.annotators import ReliabilityFits
 from backend.learning.teaching import answering
@@ -334,7 +335,7 @@ def teach_file(path: Path, config: Path | None, annotator: str | None = None) ->
 
 
 def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _TeachTally) -> None:
-    environment = environment_with(config)
+    environment = quiet_environment(config)
     settings = settings_module.load(environment.config)
     source = open_source(path)
     with existing_ledger(environment) as ledger:
@@ -457,4 +458,5 @@ def _annotation(row: _HumanRow, stored: Annotation | None, now: float) -> dict[s
         "updated_at": at.isoformat(),
         "result": row.result,
         "was_cancelled": not row.votes,
+        ANSWERED: list(row.votes),
     }

@@ -187,6 +187,8 @@ def check_writable(path: Path) -> None:
     Raises:
         DatasetError: it cannot.
     """
+    if path.is_dir():
+        raise DatasetError("is a folder", where=str(path), fix="name a file in it")
     with contextlib.suppress(_Unwanted), whole_file(path):
         raise _Unwanted
 

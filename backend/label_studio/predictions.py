@@ -24,6 +24,9 @@ from backend.questions.spans import RegionChoices, Spans
 from camvo.votes.sets import read_subset
 from camvo.votes.spans import read_spans
 
+ANSWERED = "camvo_answered"
+"""The entry of an annotation with the names of the questions that it answers; without it, all of them."""
+
 
 def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotation]:
     """Read the annotations of an event.
@@ -35,13 +38,19 @@ def annotations_in(event: WebhookEvent, config: LabelConfig) -> Iterator[Annotat
       marked them as ground truth;
     - those that answer no question, as with a label that the config does not have.
 
-    Entries without a valid id are left out.
+    Entries without a valid id are left out. One from elsewhere may name the questions that it answers
+    (:data:`ANSWERED`): the form has no way to leave open which of several labels fit.
     """
     for raw in event.annotations:
         if not is_id(raw.get("id")):
             continue
         result = _regions(raw)
-        answers = {question.name: question.vote_from_annotation(result) for question in config.questions}
+        answered = raw.get(ANSWERED)
+        answers = {
+            question.name: question.vote_from_annotation(result)
+            for question in config.questions
+            if not isinstance(answered, list) or question.name in answered
+        }
         labels = {control: label for control, label in answers.items() if label is not None}
         ground_truth = bool(raw.get("ground_truth"))
         counts = bool(labels) and not raw.get("was_cancelled")

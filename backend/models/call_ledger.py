@@ -84,6 +84,7 @@ class ModelQuery:
         purse: an account inside the project's that must cover the call, too; ``None`` for none.
         hurried: whether the call ends at the deadline, because somebody waits for the task.
         waits: whether the call waits for the end of an outage of its model.
+        repeats: whether the ledger has answers to the prompt, none of which gives a vote.
     """
 
     project: str
@@ -97,6 +98,7 @@ class ModelQuery:
     purse: Purse | None = None
     hurried: bool = False
     waits: bool = False
+    repeats: bool = False
 
     @property
     def payer(self) -> tuple[str, int]:
@@ -126,6 +128,7 @@ class PaidAnswer:
         version: what the provider says answered: the model's name there and, after a space, the fingerprint
             of its system. ``None`` if it said nothing.
         cut_off: whether ``max_tokens`` cut it off.
+        repeats: whether it is a new one to a prompt that had answers, none of which gives a vote.
     """
 
     content: str
@@ -136,6 +139,7 @@ class PaidAnswer:
     confidences: Mapping[str, float] = field(default_factory=dict)
     version: str | None = None
     cut_off: bool = False
+    repeats: bool = False
 
     @property
     def for_others(self) -> PaidAnswer:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
 from types import MappingProxyType
@@ -324,7 +324,8 @@ class CachingPool:
         """
         fingerprint = self._pool[query.model].model.fingerprint(query.messages, query.schema)
         for attempt in itertools.count():
-            answer = await self._share(attempt_key(fingerprint, attempt), query, patience)
+            repeated = replace(query, repeats=attempt > 0 and not query.again)
+            answer = await self._share(attempt_key(fingerprint, attempt), repeated, patience)
             if not answer.stored or usable(answer.content):
                 return answer
             if is_last_attempt(attempt, cut_off=answer.cut_off, again=query.again):
@@ -381,7 +382,8 @@ class CachingPool:
                 turn=turn,
             )
         except ModelError as error:
-            caller.breaker.unread(error, query.payer)
+            if not query.repeats:
+                caller.breaker.unread(error, query.payer)
             outcome = CallOutcome(
                 content="" if isinstance(error, BadAnswerError | RefusedError) else None,
                 usage=caller.failure_usage(query.messages, error),
@@ -409,6 +411,7 @@ class CachingPool:
             confidences=confidences,
             version=answer.version,
             cut_off=answer.cut_off,
+            repeats=query.repeats,
         )
 
 

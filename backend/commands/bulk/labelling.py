@@ -432,11 +432,11 @@ class _Sweeps:
             raise
 
     def _open_jobs(self, jobs: DatasetJobs, advance: Advance) -> Iterator[Job]:
-        """The jobs of tasks without a label; the others are counted."""
+        """The jobs of tasks without a label, or with a failure to be forgotten; the others are counted."""
         tasks, counts = self.tasks, self.tally.counts
         ordered = tasks.first_rows() if self.in_order else _in_random_order(tasks, jobs.project)
         for stored in _embedded_ahead(jobs.look_up(ordered), jobs):
-            if stored.complete:
+            if stored.complete and stored.failure is None:
                 counts.labelled_before += 1
             elif self.only_failed and stored.failure is None:
                 counts.left_out += 1
@@ -460,7 +460,7 @@ class _Sweeps:
             self.labelling.wait(jobs.settings.longest_call)
         finally:
             if not self.is_part:
-                say(console, self.tally.interrupted(), markup=False)
+                say(console, self.tally.interrupted())
 
 
 def _doing(jobs: DatasetJobs, *, everyone: bool) -> str:

@@ -38,7 +38,7 @@ def _run_on_terminal(
         minutes, seconds = divmod(round(time.monotonic() - began), 60)
         took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
         line = f"{tally.summary()}\n{dollars(tally.spent_usd)} spent in {took}"
-        say(console, line, markup=False)
+        say(console, line)
 
     try:
         with progress_bar(

@@ -21,10 +21,10 @@ from backend.annotation.job_questions import ALL
 from backend.commands.bulk.dataset_jobs import AT_ONCE, DatasetJobs, ScoreLevels
 from backend.commands.bulk.labelling import label_tasks
 from backend.commands.bulk.process import Source, ledger_to_read, open_source, source_of
-from backend.commands.shared.arguments import ChosenTasks
+from backend.commands.shared.arguments import ChosenTasks, quiet_environment
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
 from backend.ledger.epochs import costs_of_a_task
@@ -45,7 +45,7 @@ _NOTHING = ("", "1")
 def _print_quote(console: Console, quote: Quote) -> None:
     """Print a quote."""
     for line in _lines(quote):
-        say(console, line, markup=False)
+        say(console, line)
     if not quote.to_come:
         return
     console.print(_table(quote))
@@ -318,7 +318,7 @@ def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, 
     said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again. The choice:"
     lines = [said, *levels.lines(usd)]
     for line in lines:
-        say(console, line, markup=False)
+        say(console, line)
 
 
 def agreed(

@@ -18,9 +18,9 @@ from backend.annotation.job_questions import NONE_HELD
 from backend.annotation.trials import TrialPrice, TriedTask
 from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.bulk.process import Source, await_answers, open_source, source_of
-from backend.commands.shared.arguments import ChosenTasks, read_text
+from backend.commands.shared.arguments import ChosenTasks, quiet_environment, read_text
 from backend.commands.shared.options import LabelOptions
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError, TaskError
 from backend.learning.projects import project_settings

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.markup import escape
 from sqlalchemy import Connection
 
 from backend import settings as settings_module
@@ -31,9 +30,9 @@ from backend.commands.instructions.asking import (
     read_instructions,
 )
 from backend.commands.shared import backend_client
-from backend.commands.shared.arguments import ChosenTasks
+from backend.commands.shared.arguments import ChosenTasks, quiet_environment
 from backend.commands.shared.output import plain_table, progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.sinks import check_writable, whole_file
 from backend.datasets.tasks import DatasetTask, IndexedTasks
 from backend.errors import ConfigError
@@ -75,7 +74,7 @@ class _Instructions:
         """Show how they change, and change them if that is agreed to; models are to read ``read``."""
         for line in unified_diff(self.written.splitlines(), new.splitlines(), n=1, lineterm=""):
             if not line.startswith(("---", "+++", "@@")):
-                say(console, line, markup=False)
+                say(console, line)
         if not yes:
             raise ConfigError(
                 f"would change the instructions of project {self.number} as shown; nothing was changed",
@@ -395,7 +394,7 @@ def _write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -
     """Write a codebook as Markdown, and say what is missing in it."""
     with whole_file(wanted.out) as file:
         file.write(_render("codebook.md", book).encode())
-    say(console, f"wrote {escape(str(wanted.out))}")
+    say(console, f"wrote {wanted.out}")
     if book.unquoted:
         say(
             console,
@@ -409,7 +408,6 @@ def _write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -
             say(
                 console,
                 f"{entry.name}: no hint says what {listed} mean" + ("s" if len(undefined) == 1 else ""),
-                markup=False,
             )
 
 

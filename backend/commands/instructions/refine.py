@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
 
 from backend.annotation.job import random_draw
 from backend.annotation.replies import PASSING
@@ -353,7 +352,7 @@ def _agreed(
     judging += _held(jobs) if judging else 0.0
     say(
         console,
-        f"a proposal by {escape(asked.name)}: at most {formats.dollars(proposal)};"
+        f"a proposal by {asked.name}: at most {formats.dollars(proposal)};"
         f" judging up to {MOST_CHANGES} changes on {formats.of(len(judges), 'labelled task')}: at most"
         f" {formats.dollars(judging)}, less where a text is dropped early",
     )
@@ -523,7 +522,7 @@ def _print_refinement(console: Console, found: _Refinement, source: Path | int, 
             f"  led to by: {', '.join(each.led) or 'no task that it names'}; {each.text}, {each.page}"
         )
     for line in lines:
-        say(console, line, markup=False)
+        say(console, line)
     table = plain_table("change", "tasks", "before", "after", "difference")
     for place, each in enumerate(found.changes, 1):
         if (one := each.found) is not None:
@@ -537,4 +536,4 @@ def _print_refinement(console: Console, found: _Refinement, source: Path | int, 
     else:
         number = source if isinstance(source, int) and found.in_project else None
         advice = how_to_adopt(best.text, number, config)
-    say(console, advice, markup=False)
+    say(console, advice)

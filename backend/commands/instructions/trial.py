@@ -299,7 +299,7 @@ def _try_on(
         asked = ask_about((before, after), sample, console, advance)
     found = compare_texts(jobs, sample, annotated, [(one, other) for one, other in asked])
     found.write_page(trial.out)
-    say(console, f"wrote {escape(str(trial.out))}")
+    say(console, f"wrote {trial.out}")
     return found
 
 
@@ -386,7 +386,7 @@ def _print_comparison(console: Console, found: _Comparison) -> None:
         *(f"{formats.of(number, 'vote')} missing: {code}" for code, number in found.missing.items()),
     ]
     for line in lines:
-        say(console, line, markup=False)
+        say(console, line)
     for question in found.questions:
         table = plain_table(question.question, "before", "after", "difference", "changed")
         changed = sum(question.changed.values())

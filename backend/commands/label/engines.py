@@ -23,9 +23,10 @@ from backend.commands.bulk.process import annotation_process, dataset_jobs
 from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import forget_changed_rows, print_notes, results
+from backend.commands.shared.arguments import quiet_environment
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.sinks import PartsFolder, parquet_sink, parts_folder
 from backend.datasets.sources import open_source, pyarrow_parquet
 from backend.datasets.tasks import Columns, Dataset, Index, Part, PartTasks
@@ -322,13 +323,13 @@ def _gather(
                     advance(outcome.counts.rows)
         except KeyboardInterrupt:
             counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
-            say(console, RunTally(counts, spending, work.settings.arms).interrupted(), markup=False)
+            say(console, RunTally(counts, spending, work.settings.arms).interrupted())
             raise
         if errors:  # a part that failed may not have come to its tasks
             counts = replace(counts, rows=rows, tasks=max(work.tasks, counts.tasks))
         missing = spending.missing(work.settings.arms)
         lines = [counts.summary(spending.in_all()), *missing.lines()]
-        say(console, "\n".join(lines), markup=False)
+        say(console, "\n".join(lines))
     finally:
         ledger.close()
     return counts, errors, missing

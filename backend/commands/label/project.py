@@ -23,11 +23,12 @@ from backend.commands.bulk.quoting import agreed
 from backend.commands.label.columns import added_kinds
 from backend.commands.label.run import complete_and_count, results, write_results
 from backend.commands.shared import backend_client
+from backend.commands.shared.arguments import quiet_environment
 from backend.commands.shared.backend_client import Progress, TaskAnswer
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.sinks import check_sink
 from backend.errors import TaskError
 from backend.label_studio.client import Client
@@ -209,7 +210,7 @@ def _predict_in_process(
         if options.recount or options.retry_failed:
             _complete_and_recount(project, options, environment, console)
         tally.missing = spending.missing(jobs.settings.arms)
-        say(console, tally.summary(), markup=False)
+        say(console, tally.summary())
         if out is not None:
             added = added_kinds(jobs.config)
             rows, marked = results(tasks, jobs), options.spreadsheet

@@ -26,10 +26,11 @@ from backend.commands.bulk.process import annotation_process, await_answers, dat
 from backend.commands.bulk.quoting import RandomSample, agreed
 from backend.commands.bulk.recounting import FurtherTally, RecountTally
 from backend.commands.label.columns import ID, PROJECT, TASK, added_kinds, added_values, label_columns
+from backend.commands.shared.arguments import quiet_environment
 from backend.commands.shared.certificate import print_outcome
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say
-from backend.commands.shared.setup import interruptible, quiet_environment
+from backend.commands.shared.setup import interruptible
 from backend.datasets.sinks import (
     Kinds,
     Result,
@@ -224,14 +225,12 @@ def print_notes(dataset: Dataset, index: Index, console: Console) -> None:
             console,
             f"{dataset.source.path} has {', '.join(replaced)} already: the output has the values of this run"
             " there. To keep those of before, rename the columns first",
-            markup=False,
         )
     if absent := dataset.absent(index.columns):
         say(
             console,
             f"no row has {', '.join(map(repr, absent))}, which the label config shows among its words: models"
             " are shown a blank there",
-            markup=False,
         )
     for question in dataset.config.questions:
         if looks_ordered(question.control):
@@ -239,13 +238,19 @@ def print_notes(dataset: Dataset, index: Index, console: Console) -> None:
                 console,
                 f"the labels of {question.name} look like a scale: if they are one, give --ordered beside"
                 ' --labels, or write camvo_ordered="true" into the label config (docs/tags.md)',
-                markup=False,
             )
 
 
 def _has_labels(jobs: DatasetJobs) -> bool:
     with jobs.process.ledger.read() as connection:
         return ProjectRounds(connection, jobs.project).count_tasks() > 0
+
+
+_NONE_LEFT = (
+    "no task can be kept blind any more: each has a label already. --name {}-blind begins another project,"
+    " whose first run can keep some blind; answers that are paid for are not bought again"
+)
+_NONE_ASKABLE = "no blind task can be drawn: none of the sample can be asked about"
 
 
 def _with_blind_sample(
@@ -269,16 +274,12 @@ def _with_blind_sample(
         if stored.askable and all(round_.audit for _, round_ in stored.decided)
     ]
     if not sample:
-        say(
-            console,
-            f"no task can be kept blind any more: each has a label that an output showed. --name"
-            f" {jobs.project}-blind begins another project, whose first run can keep some blind; answers that"
-            " are paid for are not bought again",
-        )
+        labelled = any(stored.decided for stored in drawn)
+        say(console, _NONE_LEFT.format(jobs.project) if labelled else _NONE_ASKABLE)
         return blind
     _write_blind_sample(options.blind_file, jobs.project, dataset.config, sample)
     left_out = len(drawn) - len(sample)
-    fewer = f" ({left_out} more cannot be asked about, or an output showed their label)" if left_out else ""
+    fewer = f" ({left_out} more cannot be asked about, or have a label already)" if left_out else ""
     say(
         console,
         f"{of(len(sample), 'blind task')}{fewer} written to {options.blind_file}: label them from the"
@@ -293,7 +294,7 @@ def label_file(path: Path, out: Path, options: LabelOptions, config: Path | None
     console = Console()
     with interruptible():
         tally = label_into(out, path, options, environment, console)
-    say(console, tally.summary(), markup=False)
+    say(console, tally.summary())
     say(console, f"written to {out}")
     print_outcome(console, environment, options.project(path))
     print_ending(console, tally.ending)

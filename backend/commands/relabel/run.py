@@ -16,10 +16,10 @@ from backend import settings as settings_module
 from backend.commands.bulk.process import annotation_process
 from backend.commands.relabel.plans import Opened, RelabelPlan, planned, taken_back
 from backend.commands.shared import backend_client
-from backend.commands.shared.arguments import LabelChanges
+from backend.commands.shared.arguments import LabelChanges, quiet_environment
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import say
-from backend.commands.shared.setup import existing_ledger, quiet_environment
+from backend.commands.shared.setup import existing_ledger
 from backend.errors import ConfigError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
@@ -197,7 +197,7 @@ def relabel(
     with opened.ledger.read() as connection:
         plan = planned(opened, wanted, Schemes(connection, opened.stored.key))
         for line in plan.lines(opened):
-            say(console, escape(line))
+            say(console, line)
     if agreed is None or not agreed("Go on?"):
         return
     key = opened.stored.key
@@ -241,7 +241,7 @@ def _name_labels(plan: RelabelPlan, console: Console) -> None:
     for question in parse_label_config(plan.xml).questions:
         if question.name in changed:
             names = ", ".join(map(repr, (label.value for label in labels_of(question))))
-            say(console, escape(f"From now on give --labels or the label config these labels: {names}"))
+            say(console, f"From now on give --labels or the label config these labels: {names}")
 
 
 def _learn_again(opened: Opened, plan: RelabelPlan, write: Callable[[Callable[[Any], Any]], Any]) -> None:

@@ -184,7 +184,7 @@ class TableReplay:
             ordered=options.ordered is not None,
         )
         for warning in warnings:
-            say(progress, f"camvo: warning: {warning}", markup=False)
+            say(progress, f"camvo: warning: {warning}")
         runs = self._runs(table, settings, human, progress)
         rows = [run.row for run in runs]
         summaries = Summary.of_rows(rows)

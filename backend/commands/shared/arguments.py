@@ -76,6 +76,15 @@ def environment_with(config: Path | None) -> Environment:
     return environment.model_copy(update={"config": chosen})
 
 
+def quiet_environment(config: Path | None) -> Environment:
+    """The environment of a command that says itself what it does, so only errors are logged by default."""
+    from backend.telemetry import logs  # noqa: PLC0415 - keeps the help fast
+
+    environment = environment_with(config)
+    logs.configure(environment.log_level if "log_level" in environment.model_fields_set else "error")
+    return environment
+
+
 def _chosen(config: Path | None, environment: Environment) -> Path | None:
     usual = Path(_USUAL)
     return config or environment.config or (usual if usual.exists() else None)

@@ -230,7 +230,7 @@ def print_outcome(console: Console, environment: Environment, project: str) -> N
     if report is None or not report.rounds:
         return
     for line in _outcome_lines(report):
-        say(console, escape(line))
+        say(console, line)
     for table in share_tables(report):
         console.print(table)
 
@@ -268,7 +268,8 @@ def _recall_lines(project: ProjectReport, question: QuestionReport) -> Iterator[
         if (found := sought.found) is None:
             known = f"{count(sought.labelled)} of {of(sought.blind, 'blind label')} say so"
             more = f"about {count(sought.needed)} more" if sought.blind else "blind labels"
-            how = _where(project) if sought.blind else _how(project)
+            waits = sought.blind if question.certify is None else question.certify.waiting
+            how = _where(project) if waits else _how(project)
             yield f"{name}: it is not certified which tasks hold {share}: {known}; it needs {more}; {how}"
         else:
             yield (

@@ -34,11 +34,11 @@ def print_fact(console: Console, fact: Fact) -> None:
     """Print a fact with its sign."""
     from rich.markup import escape  # noqa: PLC0415 - keeps the help fast
 
-    say(console, f"{_SIGNS[fact.holds]} {escape(fact.name):<14} {escape(fact.text)}")
+    say(console, f"{_SIGNS[fact.holds]} {escape(fact.name):<14} {escape(fact.text)}", markup=True)
 
 
-def say(console: Console, line: object, *, markup: bool = True) -> None:
-    """Print a line as it is: without colours of its own, and broken by nobody but the terminal."""
+def say(console: Console, line: object, *, markup: bool = False) -> None:
+    """Print a line as it is: brackets too unless it is markup, and broken by nobody but the terminal."""
     console.print(line, highlight=False, soft_wrap=True, markup=markup)
 
 

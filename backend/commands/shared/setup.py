@@ -1,4 +1,4 @@
-"""The setup of a command: the environment, its logs, the ledger, and the handling of interruptions."""
+"""The setup of a command: the ledger, and the handling of interruptions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from sqlalchemy import Connection
 
-from backend.commands.shared.arguments import environment_with
 from backend.errors import ConfigError
 from backend.ledger import Ledger, projects
 from backend.ledger.projects import Project
 from backend.settings import Environment
-from backend.telemetry import logs
 
 
 @contextmanager
@@ -39,13 +36,6 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def quiet_environment(config: Path | None) -> Environment:
-    """The environment of a command that says itself what it does, so only errors are logged by default."""
-    environment = environment_with(config)
-    logs.configure(environment.log_level if "log_level" in environment.model_fields_set else "error")
-    return environment
 
 
 @contextmanager

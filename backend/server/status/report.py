@@ -508,7 +508,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class LostCalls:
-    """Calls whose answers are lost: what such calls usually cost, and the most that they may cost."""
+    """Calls whose answers are lost: what they are counted with, and the most that they may cost."""
 
     calls: int
     usd: float
@@ -516,10 +516,10 @@ class LostCalls:
 
     def __str__(self) -> str:
         """Say it in one line."""
-        return (
-            f"{of(self.calls, 'call')} ended with a killed process: counted with {dollars(self.usd)}, as such"
-            f" calls usually cost; {dollars(self.most_usd)} at most"
-        )
+        counted = f"{of(self.calls, 'call')} ended with a killed process: counted with {dollars(self.usd)}"
+        if self.usd < self.most_usd:
+            return f"{counted}, as such calls usually cost; {dollars(self.most_usd)} at most"
+        return f"{counted}, the most that they may cost"
 
 
 @dataclass(frozen=True, slots=True)

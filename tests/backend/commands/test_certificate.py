@@ -249,8 +249,7 @@ def test_the_end_of_a_run_shows_lost_calls_apart(certified: Certified) -> None:
     with certified.ledger.write() as connection:
         money.lose(connection, [reserve(connection, PROJECT, usd=0.25)])
     assert certified.outcome()[1] == (
-        "1 call ended with a killed process: counted with $0.2500, as such calls usually cost; "
-        "$0.2500 at most"
+        "1 call ended with a killed process: counted with $0.2500, the most that they may cost"
     )
 
 

@@ -347,6 +347,24 @@ def test_retry_failed_asks_about_the_failed_tasks_alone(tmp_path: Path) -> None:
         assert [row["camvo_label"] for row in folder.rows()] == ["Sad", "Glad", ""]
 
 
+def test_a_model_that_leaves_some_texts_open_keeps_its_stored_votes_in_another_project(
+    tmp_path: Path,
+) -> None:
+    """There it is asked about those texts alone: a row of answers without a vote, which says nothing new."""
+
+    def script(body: dict[str, Any]) -> Reply:
+        is_open = body["model"] == "green" and "dull" in prompt_of(body)
+        return Reply.says("I cannot say.") if is_open else moods(body)
+
+    with LabelFolder(tmp_path, script) as folder:
+        votes = []
+        for file in ("in.csv", "again.csv"):  # whose name is the project's
+            folder.table(*(f"{('lovely', 'fine', 'dull')[row % 3]} {row}" for row in range(36)), name=file)
+            folder.label(file, in_order=True)
+            votes.append([json.loads(row["camvo_votes"]) for row in folder.rows()])
+        assert votes[0] == votes[1]
+
+
 def test_a_second_file_of_the_project_leaves_the_failures_of_the_first(tmp_path: Path) -> None:
     with LabelFolder(tmp_path, _fails_on("broken")) as folder:
         folder.table("broken", "lovely")
@@ -356,6 +374,22 @@ def test_a_second_file_of_the_project_leaves_the_failures_of_the_first(tmp_path:
         folder.label("more/in.csv")
         with folder.ledger.read() as connection:
             assert FailedTasks(connection, "in").count() == {"model_rejected": 1}
+
+
+def test_a_failure_outlives_no_label_although_the_run_that_gave_it_was_killed(tmp_path: Path) -> None:
+    """It is forgotten after the label is stored, and a process may be killed in between."""
+    with LabelFolder(tmp_path, _fails_on("broken")) as folder:
+        folder.table("broken", "lovely")
+        folder.label()
+        folder.server.script = always("Sad")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FailedTasks, "forget", lambda self, tasks: None)
+            folder.label()
+        bought = folder.server.count()
+        folder.label()
+        assert folder.server.count() == bought
+        with folder.ledger.read() as connection:
+            assert FailedTasks(connection, "in").count() == {}
 
 
 def test_changed_rows_of_a_renamed_file_leave_no_failure(tmp_path: Path) -> None:
@@ -610,10 +644,41 @@ def test_a_blind_sample_that_is_smaller_than_asked_for_says_why(tmp_path: Path) 
         folder.write("in.csv", "number,text\n1,lovely\n2,\n3,gloomy\n")
         folder.label(blind=3)
         assert len(folder.rows("blind.csv")) == 2
-        assert (
-            "2 blind tasks (1 more cannot be asked about, or an output showed their label) written"
-            in said(folder)
-        )
+        assert "2 blind tasks (1 more cannot be asked about, or have a label already) written" in said(folder)
+
+
+def test_a_folder_in_place_of_the_output_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy")
+        (tmp_path / "out.csv").mkdir()
+        with pytest.raises(DatasetError, match="is a folder"):
+            folder.label()
+        assert folder.server.count() == 0
+
+
+def test_brackets_in_a_file_s_name_are_printed(tmp_path: Path) -> None:
+    folder_of_blind = tmp_path / "[old]"
+    folder_of_blind.mkdir()
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy", "mixed")
+        folder.label(blind=1, blind_file=folder_of_blind / "blind.csv")
+        assert f"written to {folder_of_blind}/blind.csv: label them" in said(folder)
+
+
+def test_a_pilot_names_the_code_of_the_tasks_that_it_cannot_ask_about(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,lovely\n2,\n3,gloomy\n")
+        folder.label(pilot=3)
+        pilot = said(folder).partition("pilot: ")[2]
+        assert "the text is blank [text_empty]\n" in pilot.partition("asking everyone")[0]
+
+
+def test_a_blind_sample_of_blank_texts_is_not_said_to_be_labelled(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.write("in.csv", "number,text\n1,\n2, \n")
+        folder.label(blind=2)
+        assert "no blind task can be drawn: none of the sample can be asked about" in said(folder)
+        assert "has a label already" not in said(folder)
 
 
 RECALL = {"name": "joint", "recall": {"Glad": 0.9}}

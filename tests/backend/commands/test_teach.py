@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from labelling import LabelFolder, always
 from server_process import PATIENCE, child, wait_until
 from sqlalchemy import func, select
@@ -299,6 +300,27 @@ def test_a_file_of_each_annotator_needs_no_column(folder: LabelFolder) -> None:
     assert sorted(each.labels["label"] for each in annotations(folder)) == ["Glad", "Sad"]
 
 
+def test_a_blank_cell_of_several_labels_is_no_answer_beside_other_answers(tmp_path: Path) -> None:
+    config = (
+        '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'
+        '<Choice value="Sad"/></Choices><Choices name="about" toName="t" choice="multiple">'
+        '<Choice value="Home"/><Choice value="Work"/></Choices></View>'
+    )
+    with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "about": ["Home"]})) as folder:
+        folder.table("lovely", "gloomy", "calm")
+        folder.label(labels=(), text_column=None, label_config=config)
+        folder.write(
+            "people.csv",
+            "camvo_project,text,camvo_label_mood,camvo_label_about\n"
+            'in,lovely,Glad,\nin,gloomy,Sad,[]\nin,calm,Glad,"Home, Work"\n',
+        )
+        teach(folder, "people.csv")
+        with folder.ledger.read() as connection:
+            stored = connection.scalars(select(tables.human_annotations.c.labels)).all()
+        assert sorted(labels.get("about", "") for labels in stored) == ["", '["Home","Work"]', "[]"]
+        assert counted(teach(folder, "people.csv")) == (0, 0, 0, 3)
+
+
 def test_a_blank_cell_names_no_annotator_so_the_option_does(folder: LabelFolder) -> None:
     name = by_annotators(folder, (0, " ", "Sad"), (1, "7", "Sad"))
     tally = teach_file(folder.path / name, folder.path / "camvo.yaml", "anna")
@@ -328,6 +350,15 @@ def test_labels_are_weighed_by_how_often_each_annotator_is_right(folder: LabelFo
     assert fit.accuracies["1"] > fit.accuracies["3"]
     folder.label()
     assert human_labels(folder)[blind_texts(folder)[4]] == "Glad"
+
+
+def test_no_log_line_is_printed_among_what_a_command_says(
+    folder: LabelFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    structlog.reset_defaults()  # as a command finds it: lines of any level on standard output
+    said = {"1": "Glad", "2": "Glad", "3": "Sad"}
+    teach(folder, by_annotators(folder, *((place, who, said[who]) for place in range(4) for who in said)))
+    assert capsys.readouterr().out == ""
 
 
 def test_a_file_of_another_ledger_is_refused(folder: LabelFolder) -> None:

@@ -122,7 +122,7 @@ def test_the_outcome_says_which_tasks_these_are(answered: BlindProject) -> None:
 def test_without_blind_labels_the_outcome_says_what_is_needed(project: BlindProject) -> None:
     [line] = [line for line in _outcome_lines(report(project.ledger)) if "mood: Odd" in line]
     assert "it is not certified which tasks hold 90%: 0 of 0 blind labels say so" in line
-    assert "it needs blind labels" in line
+    assert "it needs blind labels; camvo review" in line
 
 
 def test_with_too_few_blind_labels_the_outcome_says_about_how_many_more_are_needed(

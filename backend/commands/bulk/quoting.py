@@ -32,7 +32,7 @@ from backend.ledger.projects import is_of_label_studio, short_name
 from backend.ledger.rounds import Round, RoundKey
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
 from backend.quotes.quote_maker import QuoteMaker
-from backend.server.status.formats import of
+from backend.server.status.formats import amount, of
 from backend.settings import Environment, Settings
 from camvo.quotes import KEPT_FROM, REPLAYS
 
@@ -140,7 +140,7 @@ def _way(lever: Lever, *, batches: bool) -> str:
 
 def _dollars(usd: float) -> str:
     """An amount with two significant digits at least."""
-    return f"${usd:,.2f}" if usd >= 0.1 or not usd else f"${usd:.2g}"
+    return f"${usd:,.2f}" if usd >= 0.1 or not usd else amount(usd)
 
 
 def _money(usd: Range) -> str:

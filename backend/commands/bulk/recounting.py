@@ -15,7 +15,7 @@ from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.ledger.database.statements import portions
 from backend.ledger.money import Purse
-from backend.server.status.formats import count, of
+from backend.server.status.formats import amount, count, dollars, of
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class FurtherTally:
         """Return a line with what was asked and why it ended."""
         asked = (
             f"Asked more: {of(self.votes, 'vote')} on {of(self.tasks, 'task')};"
-            f" ${self.spent_usd:.4g} of ${usd:.4g} spent"
+            f" {dollars(self.spent_usd)} of {amount(usd)} spent"
         )
         why = "the money does not cover the next" if self.exhausted else "no other vote is worth asking for"
         return f"{asked}, {why}"
@@ -156,7 +156,7 @@ def _ask_for_more(counting: RecountRun, usd: float, show: Callable[[str], object
         for portion in portions(numbers, counting.batch):
             if tally.exhausted:
                 break
-            show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, ${tally.spent_usd:.4g} spent")
+            show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, {dollars(tally.spent_usd)} spent")
             found = counting.client.tasks(counting.project, portion)
             wanted, _ = predictions.untouched(sorted(found, key=lambda task: portion.index(task["id"])))
             tally.ask(wanted, ask)

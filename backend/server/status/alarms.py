@@ -10,7 +10,7 @@ from backend.errors import cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
-from backend.server.status.formats import moment, of, percent
+from backend.server.status.formats import amount, moment, of, percent
 from backend.server.status.missing import SEPARATOR, Missing
 from backend.server.status.question_reports import points
 from backend.server.status.report import (
@@ -42,22 +42,17 @@ def _budget_alerts(whose: str, budget: Budget, fix: str) -> list[Alert]:
     if left <= _SPENT * limit:
         message = f"The {which} is spent. Tasks get no prediction"
         if budget.spent_usd < (1.0 - _SPENT) * limit:
-            spent, reserved = _amount(budget.spent_usd), _amount(budget.reserved_usd)
+            spent, reserved = amount(budget.spent_usd), amount(budget.reserved_usd)
             message = (
                 f"The {which} has nothing left: {spent} is spent, and {reserved} is reserved for calls under"
                 " way. Until these are settled, tasks whose calls cost something get no prediction"
             )
         return [Alert("budget_spent", message, fix, subject=whose)]
     message = (
-        f"Only {_amount(left)} of the {which} is unreserved. Tasks whose calls could cost more get no"
+        f"Only {amount(left)} of the {which} is unreserved. Tasks whose calls could cost more get no"
         " prediction"
     )
     return [Alert("budget_nearly_spent", message, fix, subject=whose)]
-
-
-def _amount(usd: float) -> str:
-    """An amount with two significant digits at least, and cents from a dollar on."""
-    return f"${usd:,.2f}".removesuffix(".00") if usd >= 1.0 else f"${usd:.2g}"
 
 
 _LATEST = 20

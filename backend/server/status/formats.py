@@ -41,6 +41,13 @@ def dollars(value: float | None) -> str:
     return f"${value:.{decimals}f}".rstrip("0")
 
 
+def amount(usd: float) -> str:
+    """A sum as people set it: cents from a dollar on, and two significant digits below that."""
+    if usd >= 1.0:
+        return f"${usd:,.2f}".removesuffix(".00")
+    return f"${usd:.{1 - math.floor(math.log10(usd))}f}".rstrip("0") if usd > 0.0 else "$0"
+
+
 def percent(value: float | None) -> str:
     """A share in [0, 1] as a percentage with one decimal."""
     return _NOTHING if value is None else f"{round(100.0 * value, 1) + 0.0:.1f}%"  # never "-0.0%"

@@ -23,7 +23,7 @@ from backend.ledger import certificates, money, recounts
 from backend.ledger.certificates import Certificates
 from backend.ledger.money import from_picodollars
 from backend.ledger.recounts import FurtherVote
-from backend.server.status.formats import of
+from backend.server.status.formats import dollars, of
 from backend.settings import Environment
 from backend.upkeep import _nothing, problems
 
@@ -202,7 +202,7 @@ def test_the_command_asks_and_leaves_drafts(doubtful: DoubtfulStudio) -> None:
     assert tally.spent_usd == pytest.approx(CALL * tally.votes)
     assert tally.asked(1.0) == (
         f"Asked more: {of(tally.votes, 'vote')} on {of(tally.tasks, 'task')};"
-        f" ${tally.spent_usd:.4g} of $1 spent, no other vote is worth asking for"
+        f" {dollars(tally.spent_usd)} of $1 spent, no other vote is worth asking for"
     )
 
 

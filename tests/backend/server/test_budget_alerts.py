@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backend.server.status.alarms import server_alerts
+from backend.server.status.formats import amount
 from backend.server.status.report import Budget
 
 
@@ -35,6 +36,21 @@ def test_hundreds_of_dollars_are_written_out() -> None:
     assert "$1,234.50 is spent, and $265.50 is reserved" in waiting
     [(_, left)] = said(1500.0, 1377.0)
     assert left.startswith("Only $123 of the day's budget of $1500 is unreserved")
+
+
+@pytest.mark.parametrize(
+    ("usd", "written"),
+    [
+        (0.0, "$0"),
+        (0.000056, "$0.000056"),
+        (0.0102, "$0.01"),
+        (0.5, "$0.5"),
+        (7.0, "$7"),
+        (12345.6, "$12,345.60"),
+    ],
+)
+def test_no_sum_is_written_with_an_exponent(usd: float, written: str) -> None:
+    assert amount(usd) == written
 
 
 def test_a_budget_of_nothing_is_no_alarm_where_nothing_costs_anything() -> None:

@@ -386,6 +386,13 @@ def test_no_log_line_is_printed_among_what_a_command_says(
     assert capsys.readouterr().out == ""
 
 
+def test_a_file_without_the_texts_is_refused_and_their_column_is_named(folder: LabelFolder) -> None:
+    folder.write("people.csv", "camvo_project,review,camvo_label\nin,text 1,Sad\nin,text 2,Glad\n")
+    with pytest.raises(DatasetError, match="has no column 'text'") as refused:
+        teach(folder, "people.csv")
+    assert "line 2" in str(refused.value)
+
+
 def test_a_file_of_another_ledger_is_refused(folder: LabelFolder) -> None:
     folder.write("other.csv", "camvo_project,camvo_task,camvo_label\nelsewhere,t0000000000000000,Sad\n")
     with pytest.raises(DatasetError, match="names no project of this ledger"):

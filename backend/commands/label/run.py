@@ -311,6 +311,8 @@ def label_into(
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
+    if out.resolve() == options.blind_file.resolve():
+        raise DatasetError("is the file that people label", where="--out", fix="give it another name")
     check_sink(out, for_spreadsheet=options.spreadsheet)
 
     def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:

@@ -66,11 +66,11 @@ def _largest_rejected(x: _Counts, n: _Counts, size: _Counts, tail: float) -> _Co
 
 def _bisect(x: _Counts, n: _Counts, size: _Counts, tail: float) -> _Counts:
     rejected, plausible = x - 1, size - (n - x)
-    while np.any(plausible - rejected > 1):
+    while np.any(sought := plausible - rejected > 1):
         middle = (rejected + plausible) // 2
         probable = _at_least(x, n, size, np.maximum(middle, 0)) > tail - TIE
-        rejected, plausible = np.where(probable, rejected, middle), np.where(probable, middle, plausible)
-        rejected = np.minimum(rejected, plausible - 1)
+        rejected = np.where(sought & ~probable, middle, rejected)
+        plausible = np.where(sought & probable, middle, plausible)
     return rejected
 
 

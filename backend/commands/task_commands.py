@@ -158,6 +158,9 @@ def _label_file(tasks: TasksOf, chosen: _LabelOptions) -> int:
     shard = _checked_parts(chosen)
     folder = Path() if chosen.engine else _file_of(chosen.out).parent
     options = tasks.run_options(**_of_run(chosen), shard=shard, blind_file=folder / "blind.csv")
+    files = {path.resolve() for path in (tasks.source, Path(chosen.out), options.blind_file)}
+    if chosen.certificate is not None and chosen.certificate.resolve() in files:
+        raise ConfigError("is a file of the run", where="--certificate", fix="give it another name")
     if chosen.engine is None:
         from backend.commands.label.run import label_file  # noqa: PLC0415 - keeps the help fast
 

@@ -153,7 +153,14 @@ def _human_rows(
         project = _project(row, place, projects)
         label_config = project.label_config or ""
         config = parse_label_config(label_config)
-        keys = [key for key in keys_read(label_config) if key in row.data]
+        read = keys_read(label_config)
+        keys = [key for key in read if key in row.data]
+        if read and not keys and TASK not in row.data:
+            raise DatasetError(
+                f"has no column {' or '.join(map(repr, read))}, which the labels are about",
+                where=place,
+                fix="name the column of the texts so, or add the column camvo_task of blind.csv",
+            )
         data = task_data(row, dict(zip(keys, keys, strict=True)), place)
         if TASK in row.data:  # else the file is not one that we wrote
             data = {key: spreadsheet_text(text) for key, text in data.items()}

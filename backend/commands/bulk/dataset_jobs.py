@@ -15,6 +15,7 @@ from backend.annotation.job_questions import ALL, NONE_HELD, HeldLabels, is_belo
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import recounts, rounds
+from backend.ledger.epochs import TaskCosts
 from backend.ledger.money import Purse
 from backend.ledger.projects import FailedTasks
 from backend.ledger.rounds import Round, RoundKey
@@ -38,12 +39,13 @@ class ScoreLevels:
         """Count a task."""
         self.tasks.update(level for level in _LEVELS if is_below(score, level))
 
-    def lines(self, usd: float) -> Iterator[str]:
-        """The quote as sentences; ``usd`` is the price of a task."""
+    def lines(self, costs: TaskCosts) -> Iterator[str]:
+        """The quote as sentences, by what a task has cost. One with a low score mostly costs more."""
         for level in _LEVELS:
             number = self.tasks[level]
             which = "all" if level >= ALL else f"those with a score below {level:g}"
-            yield f"  --below {level:g}: {which}, {count(number)} for about {dollars(number * usd)}"
+            about, most = (dollars(number * usd) for usd in costs)
+            yield f"  --below {level:g}: {which}, {count(number)} for about {about}, at most {most}"
 
 
 AT_ONCE = 200

@@ -27,7 +27,7 @@ from backend.commands.shared.output import progress_bar, say
 from backend.commands.shared.setup import interruptible
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
-from backend.ledger.epochs import costs_of_a_task
+from backend.ledger.epochs import TaskCosts, costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.ledger.rounds import Round, RoundKey
 from backend.quotes.quote import JobTally, Lever, ModelQuote, Quote, Range
@@ -275,7 +275,7 @@ def _counted_quote(
             place = place or next((task.row.place for task in some if task.number == maker.too_long), None)
             advance(len(some))
     if held := levels.tasks[ALL]:
-        _print_held(console, held, levels, jobs.held.below, _cost_of_a_task(jobs))
+        _print_held(console, held, levels, jobs.held.below, _costs_of_a_task(jobs))
     with progress_bar(console, "replaying", REPLAYS, transient=True) as advance:
         quote = maker.quote(advance, target)
     return replace(quote, too_long=quote.too_long and replace(quote.too_long, first=place))
@@ -305,18 +305,20 @@ def _count_held(levels: ScoreLevels, held: Mapping[RoundKey, Round]) -> None:
         levels.add(min((round_.score for round_ in held.values() if round_.human is None), default=ALL))
 
 
-def _cost_of_a_task(jobs: DatasetJobs) -> float:
-    """What the calls about a task have cost on average, in $."""
+def _costs_of_a_task(jobs: DatasetJobs) -> TaskCosts:
+    """What the calls about all questions of a task have cost."""
     with jobs.process.ledger.read() as connection:
-        names = (question.name for question in jobs.config.questions)
-        return sum(costs_of_a_task(connection, jobs.project, name).usd for name in names)
+        of_questions = [
+            costs_of_a_task(connection, jobs.project, each.name) for each in jobs.config.questions
+        ]
+    return TaskCosts(sum(each.usd for each in of_questions), sum(each.everyone_usd for each in of_questions))
 
 
-def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, usd: float) -> None:
+def _print_held(console: Console, held: int, levels: ScoreLevels, below: float, costs: TaskCosts) -> None:
     """Say how many tasks have labels of earlier instructions, and what asking about them again costs."""
     again = "none is" if not below else "all are" if below >= ALL else f"those below a score of {below:g} are"
-    said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again. The choice:"
-    lines = [said, *levels.lines(usd)]
+    said = f"{of(held, 'task')} have labels of earlier instructions: {again} asked about again."
+    lines = [f"{said} The choice, by what tasks have cost until now:", *levels.lines(costs)]
     for line in lines:
         say(console, line)
 

@@ -98,8 +98,8 @@ def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: S
 def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
     """Read the rows once more, and join each row with its rounds, its cost and its failure.
 
-    Rows of one task have the same label; the first of them carries the task's cost, so that costs add up. The
-    label of a blind task is left out until somebody has labelled the task.
+    Rows of one task have the same label; the first of them carries the task's cost, so that costs add up. A
+    blind task's label of a question is left out until somebody has answered that question.
     """
     costs: dict[int, float] = {}
 
@@ -114,8 +114,7 @@ def results(tasks: IndexedTasks, jobs: DatasetJobs) -> Iterator[Result]:
 
 
 def _result(jobs: DatasetJobs, stored: Stored, cost: float) -> Result:
-    hidden = any(round_.audit and round_.human is None for _, round_ in stored.decided)
-    shown = [] if hidden else stored.decided
+    shown = [each for each in stored.decided if not (each[1].audit and each[1].human is None)]
     rounds_shown = {question.name: round_ for question, round_ in shown}
     added = added_values(jobs.config, stored, rounds_shown, cost)
     return Result(stored.task.row.data, added, stored.task.data, _predictions(jobs, shown))
@@ -312,6 +311,8 @@ def label_into(
     source = open_source(path)
     if out.exists() and out.samefile(path):
         raise DatasetError("is the file of the tasks", where="--out", fix="give it another name")
+    if out.resolve() == options.blind_file.resolve():
+        raise DatasetError("is the file that people label", where="--out", fix="give it another name")
     check_sink(out, for_spreadsheet=options.spreadsheet)
 
     def write(results: Iterator[Result], columns: Columns, added: Kinds) -> None:

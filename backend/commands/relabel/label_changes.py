@@ -246,7 +246,7 @@ class CarriedTasks:
             )
         if self.chosen:
             yield "  more of those that are blind, or that nobody has labelled, are asked about again with"
-            yield from (f"  {line}" for line in self.levels.lines(self.costs.usd))
+            yield from (f"  {line}" for line in self.levels.lines(self.costs))
         if self.unclear:
             yield f"  {formats.of(self.unclear, 'human label')} to look at, kept as given: {how_to_look}"
 

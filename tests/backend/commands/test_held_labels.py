@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ def test_new_instructions_ask_nobody_again_and_print_what_that_would_cost(folder
     assert labels(folder) == before
     assert folder.server.count() == calls
     assert "12 tasks have labels of earlier instructions: none is asked about again" in printed(folder)
-    assert "--below 1: all, 12 for about $" in printed(folder)
+    assert "The choice, by what tasks have cost until now:" in printed(folder)
+    assert re.search(r"--below 1: all, 12 for about \$[0-9.]+, at most \$[0-9.]+\n", printed(folder))
 
 
 def test_tasks_that_have_no_label_are_asked_about_under_the_new_text(folder: LabelFolder) -> None:

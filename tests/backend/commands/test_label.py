@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from command_line import called
 from labelling import LabelFolder, Says, always
 from structlog.testing import capture_logs
 from whole_backend import prompt_of
@@ -654,6 +655,24 @@ def test_a_folder_in_place_of_the_output_is_refused_before_anything_is_spent(tmp
         with pytest.raises(DatasetError, match="is a folder"):
             folder.label()
         assert folder.server.count() == 0
+
+
+def test_the_file_that_people_label_is_no_output(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, moods) as folder:
+        folder.table("lovely", "gloomy")
+        with pytest.raises(DatasetError, match="is the file that people label"):
+            folder.label(out="blind.csv", blind=1)
+        assert folder.server.count() == 0
+
+
+@pytest.mark.parametrize("name", ["in.csv", "out.csv", "blind.csv"])
+def test_a_certificate_takes_the_place_of_no_file_of_the_run(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in.csv").write_text("text\nlovely\n")
+    options = ("--labels", "Glad,Sad", "--text-column", "text", "--out", "out.csv", "--yes")
+    ended = called("label", "in.csv", *options, "--certificate", name, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "--certificate: is a file of the run" in ended.stderr
+    assert (tmp_path / "in.csv").read_text() == "text\nlovely\n"
 
 
 def test_brackets_in_a_file_s_name_are_printed(tmp_path: Path) -> None:

@@ -300,15 +300,22 @@ def test_a_file_of_each_annotator_needs_no_column(folder: LabelFolder) -> None:
     assert sorted(each.labels["label"] for each in annotations(folder)) == ["Glad", "Sad"]
 
 
+TWO = (
+    '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'
+    '<Choice value="Sad"/></Choices><Choices name="about" toName="t" choice="multiple">'
+    '<Choice value="Home"/><Choice value="Work"/></Choices></View>'
+)
+"""Two questions, one of them about several labels."""
+
+
+def _glad_at_home(body: dict[str, Any]) -> Reply:
+    return Reply.says({"mood": "Glad", "about": ["Home"]})
+
+
 def test_a_blank_cell_of_several_labels_is_no_answer_beside_other_answers(tmp_path: Path) -> None:
-    config = (
-        '<View><Text name="t" value="$text"/><Choices name="mood" toName="t"><Choice value="Glad"/>'
-        '<Choice value="Sad"/></Choices><Choices name="about" toName="t" choice="multiple">'
-        '<Choice value="Home"/><Choice value="Work"/></Choices></View>'
-    )
-    with LabelFolder(tmp_path, lambda body: Reply.says({"mood": "Glad", "about": ["Home"]})) as folder:
+    with LabelFolder(tmp_path, _glad_at_home) as folder:
         folder.table("lovely", "gloomy", "calm")
-        folder.label(labels=(), text_column=None, label_config=config)
+        folder.label(labels=(), text_column=None, label_config=TWO)
         folder.write(
             "people.csv",
             "camvo_project,text,camvo_label_mood,camvo_label_about\n"
@@ -319,6 +326,24 @@ def test_a_blank_cell_of_several_labels_is_no_answer_beside_other_answers(tmp_pa
             stored = connection.scalars(select(tables.human_annotations.c.labels)).all()
         assert sorted(labels.get("about", "") for labels in stored) == ["", '["Home","Work"]', "[]"]
         assert counted(teach(folder, "people.csv")) == (0, 0, 0, 3)
+
+
+def test_a_blind_task_with_one_answer_of_two_shows_that_question_alone(tmp_path: Path) -> None:
+    with LabelFolder(tmp_path, _glad_at_home) as folder:
+        folder.table("lovely", "gloomy", "calm")
+        options: dict[str, Any] = {"labels": (), "text_column": None, "label_config": TWO, "blind": 1}
+        folder.label(**options)
+        [row] = folder.rows("blind.csv")
+        folder.write(
+            "people.csv",
+            "camvo_project,camvo_task,text,camvo_label_mood,camvo_label_about\n"
+            f"in,{row['camvo_task']},{row['text']},Sad,\n",
+        )
+        teach(folder, "people.csv")
+        folder.label(**options)
+        [found] = [each for each in folder.rows() if each["camvo_blind"] == "true"]
+        assert (found["camvo_label_mood"], found["camvo_human_mood"]) == ("Glad", "Sad")
+        assert found["camvo_label_about"] == found["camvo_votes_about"] == ""
 
 
 def test_a_blank_cell_names_no_annotator_so_the_option_does(folder: LabelFolder) -> None:
@@ -359,6 +384,13 @@ def test_no_log_line_is_printed_among_what_a_command_says(
     said = {"1": "Glad", "2": "Glad", "3": "Sad"}
     teach(folder, by_annotators(folder, *((place, who, said[who]) for place in range(4) for who in said)))
     assert capsys.readouterr().out == ""
+
+
+def test_a_file_without_the_texts_is_refused_and_their_column_is_named(folder: LabelFolder) -> None:
+    folder.write("people.csv", "camvo_project,review,camvo_label\nin,text 1,Sad\nin,text 2,Glad\n")
+    with pytest.raises(DatasetError, match="has no column 'text'") as refused:
+        teach(folder, "people.csv")
+    assert "line 2" in str(refused.value)
 
 
 def test_a_file_of_another_ledger_is_refused(folder: LabelFolder) -> None:

@@ -74,3 +74,10 @@ def test_impossible_samples_are_refused(sample):
 def test_a_tail_outside_0_and_1_is_refused():
     with pytest.raises(InvalidParameterError):
         _count_bounds(1, 2, 3, tail=0.0)
+
+
+def test_bounds_do_not_depend_on_the_counts_beside_them():
+    """Those of a label that nobody gave are found at once, while others are still sought."""
+    cases = [(0, 100, 499), (50, 100, 499), (0, 10, 499), (100, 100, 499), (3, 80, 100_000)]
+    together = np.transpose(_count_bounds(*np.transpose(cases)))
+    assert together.tolist() == [[int(bound) for bound in _count_bounds(*case)] for case in cases]

@@ -75,18 +75,18 @@ class HumanTerms:
 
     @property
     def left_out(self) -> float:
-        """The share of each term that :meth:`correct` leaves out, apart from the exponent."""
+        """The share of an arm's or label's term that :meth:`correct` leaves out, apart from the exponent."""
         return 1.0 - self.exponent / self.divisor
 
     def correct(self, rows: Rows, right: Array, named: Sequence[str] = ()) -> Array:
-        """Add the terms, not the exponent, to the probabilities (P, G) of the labels in vote rows (P, K).
+        """Add the terms of arms and labels to the probabilities (P, G) of the labels in vote rows (P, K).
 
         ``named`` is the label of each number if all rows number labels alike; else no label's term is added.
 
         The exponent measures how overconfident the model of votes is, mostly because arms make the same
-        errors. More votes do not reduce such errors, so plans of whom to ask leave the exponent out
-        (:meth:`said` applies it). The exponent does not change the order of the labels unless it is
-        below a third.
+        errors, and the term for "none of the labels that got a vote" how often all of them miss the right
+        label. More votes reduce neither, so plans of whom to ask leave both out (:meth:`said` applies them).
+        The exponent does not change the order of the labels unless it is below a third.
         """
         numbers = right.shape[1]
         member = rows[:, None, :] == np.arange(numbers)[None, :, None]
@@ -98,7 +98,7 @@ class HumanTerms:
             present = np.full_like(present, True)
         none = np.maximum(1.0 - right.sum(axis=1), 0.0)
         logs = np.log(np.maximum(right, EPSILON)) + terms / self.divisor
-        rest = np.where(none > EPSILON, np.log(np.maximum(none, EPSILON)) + self.none / self.divisor, -np.inf)
+        rest = np.where(none > EPSILON, np.log(np.maximum(none, EPSILON)), -np.inf)
         top = np.maximum(np.where(present, logs, -np.inf).max(axis=1), rest)
         mass = np.where(present, np.exp(logs - top[:, None]), 0.0)
         return np.asarray(mass / (mass.sum(axis=1) + np.exp(rest - top))[:, None], dtype=np.float64)
@@ -130,7 +130,7 @@ class HumanTerms:
     ) -> dict[str, float]:
         """Add the exponent, and what is left of the terms, to the probabilities of labels that got a vote."""
         rest = max(1.0 - sum(probabilities.values()), EPSILON)
-        none = rest**self.exponent * math.exp(self.left_out * self.none) if others else 0.0
+        none = rest**self.exponent * math.exp(self.none) if others else 0.0
         odds = {
             label: max(value, EPSILON) ** self.exponent * math.exp(terms.get(label, 0.0))
             for label, value in probabilities.items()

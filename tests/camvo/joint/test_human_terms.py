@@ -51,10 +51,10 @@ def test_corrected_probabilities_are_probabilities(model, labels):
 
 
 def test_a_corrected_label_follows_its_definition():
-    """p_j ∝ p_j · exp(terms of the arms that voted for j / exponent); what is left has its own term."""
+    """p_j ∝ p_j · exp(terms of the arms that voted for j / exponent); what is left has no term."""
     terms = HumanTerms(0.7, np.array([0.5, -0.3, 0.2]), {}, 0.4, 5)
     right = np.array([[0.5, 0.2, 0.0]])
-    unscaled = np.array([0.5 * np.exp(0.7 / 0.7), 0.2 * np.exp(-0.3 / 0.7), 0.3 * np.exp(0.4 / 0.7)])
+    unscaled = np.array([0.5 * np.exp(0.7 / 0.7), 0.2 * np.exp(-0.3 / 0.7), 0.3])
     expected = unscaled / unscaled.sum()
     found = terms.correct(np.array([[0, 1, 0]]), right)
     np.testing.assert_allclose(found[0, :2], expected[:2])

@@ -366,3 +366,13 @@ def test_of_two_arms_that_must_agree_with_all_votes_the_more_expensive_one_decid
     found = table(400, LABELS[:labels], prices, np.array([0.9, 0.6]))
     trace = replay(Joint(agreement=0.99), found, window=36)
     assert (trace.labels == found.votes[:, 0]).mean() > 0.97
+
+
+def test_human_labels_that_no_model_ever_votes_for_do_not_make_the_policy_ask_more_models():
+    found, rng = table(600), np.random.default_rng(0)
+    unseen = np.where(rng.random(600) < 0.35, len(LABELS), found.truth)
+    found = replace(found, labels=(*LABELS, "unseen"), truth=unseen)
+    without, taught = (
+        replay(Joint(), found, window=36, human=human) for human in (None, rng.random(600) < 0.2)
+    )
+    assert taught.costs.mean() < 1.1 * without.costs.mean()

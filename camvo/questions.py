@@ -212,7 +212,8 @@ class Task:
         try:
             self._aggregation.aggregate(ballot, self._labels)
         except InvalidParameterError as error:
-            raise InvalidParameterError(error.message, where=error.where, fix=fix) from error
+            whose = None if repr(voter) in error.message else f"the vote of {voter!r}"
+            raise InvalidParameterError(error.message, where=whose, fix=fix) from error
 
 
 def _check_confidence(model: str, confidence: float, vote: str | None) -> None:

@@ -156,6 +156,31 @@ class TestAddingVotes:
         with pytest.raises(InvalidParameterError, match=r"small.*pass None"):
             make_question().task(HERE).add({"small": vote})
 
+    @pytest.mark.parametrize(
+        ("labels", "aggregation", "vote"),
+        [
+            ((), camvo.NumericVote(0.0, 10.0), "11"),
+            ((), camvo.OpenNumericVote(), "eleven"),
+            (LABELS, camvo.RankingVote(), "pos"),
+            (LABELS, camvo.SubsetVote(2), "pos"),
+            (LABELS, camvo.SpanVote(), "pos"),
+            ((), camvo.OpenVote("words"), " "),
+        ],
+        ids=lambda argument: type(argument).__name__,
+    )
+    def test_a_refused_vote_names_its_model(self, labels, aggregation, vote):
+        task = Question(labels, prices=PRICES, dimension=3, aggregation=aggregation).task(HERE)
+        with pytest.raises(InvalidParameterError, match=r"the vote of 'small': .*pass None"):
+            task.add({"small": vote})
+
+    def test_spans_may_be_written_by_json_dumps(self):
+        question = Question(LABELS, prices=PRICES, dimension=3, aggregation=camvo.SpanVote())
+        loose, compact = '[[7, 9, "pos"], [0, 5, "neg"]]', '[[0,5,"neg"],[7,9,"pos"]]'
+        task = answered(question.task(HERE), loose, small=compact)
+        assert task.decide().label == compact
+        task.learn(human=loose)
+        assert question.state.rounds == 1
+
     def test_nothing_is_added_when_one_of_the_votes_is_refused(self):
         task = make_question().task(HERE)
         with pytest.raises(InvalidParameterError):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
+from camvo.numerics.small import is_known
 from camvo.policies import ensemble
 from camvo.policies.policy import Observation, Plan, Policy
 from camvo.replays.lookahead import LookaheadState, plan_window
@@ -427,10 +428,15 @@ def _windows(
             yield (
                 items,
                 [
-                    {_QUESTION: Observation(state, context, table.labels, table.aggregation)}
-                    for context in chunk
+                    {_QUESTION: Observation(state, context, table.labels, table.aggregation, task=name)}
+                    for context, name in zip(chunk, _names(chunk, items), strict=True)
                 ],
             )
+
+
+def _names(contexts: Sequence[Array], items: range) -> list[str]:
+    """Names of the items without a context: all of them would explore at once, or none."""
+    return ["" if is_known(context) else str(item) for context, item in zip(contexts, items, strict=True)]
 
 
 def calibrated_scores(

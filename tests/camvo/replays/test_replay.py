@@ -155,6 +155,13 @@ def test_a_window_is_planned_on_the_state_before_it():
     assert trace.asked.all()
 
 
+def test_items_without_a_context_do_not_all_explore_at_once():
+    table = dataclasses.replace(drawn(items=600), contexts=np.zeros((600, 1)))
+    everyone = replay(Joint(), table, window=50).asked.all(axis=1).reshape(-1, 50).sum(axis=1)
+    assert everyone[0] == 50
+    assert everyone[1:].max() < 25
+
+
 def test_the_truth_of_an_item_that_a_human_labels_replaces_the_voted_label():
     table = drawn(items=400)
     everyone = np.ones(400, dtype=np.bool_)

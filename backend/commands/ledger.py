@@ -209,9 +209,9 @@ def verify_ledger(console: Console, environment: Environment, url: str | None) -
             for problem in upkeep.problems(connection, advance):
                 found += 1
                 say(console, f"{problem.kind}: {problem.where}: {problem.what}")
-        console.print(
-            f"{found} problems" if found else f"The ledger is sound: {total} projects.", highlight=False
-        )
+        problems = f"{found} problem{'s' * (found != 1)}"
+        sound = f"The ledger is sound: {total} project{'s' * (total != 1)}."
+        console.print(problems if found else sound, highlight=False)
     return not found
 
 
@@ -242,7 +242,8 @@ def copy_ledger(console: Console, environment: Environment, target_url: str) -> 
             where=wrong[0].where,
             fix="run `camvo ledger verify` on both",
         )
-    say(console, f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}, with its password.")
+    password = ", with its password" if target.file is None else ""
+    say(console, f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}{password}.")
 
 
 @contextmanager

@@ -75,6 +75,26 @@ class TestMakingAQuestion:
         with pytest.raises(InvalidParameterError):
             make_question(**wrong)
 
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"aggregation": camvo.SpanVote}, r"aggregation.*SpanVote\(…\)"),
+            ({"policy": camvo.CaMVo}, r"policy.*CaMVo\(…\)"),
+            ({"policy": "camvo"}, "policy.*'camvo'"),
+            ({"aggregation": "spans"}, "aggregation.*'spans'"),
+        ],
+    )
+    def test_a_class_or_a_name_in_place_of_an_object_is_refused(self, wrong, said):
+        with pytest.raises(InvalidParameterError, match=said):
+            make_question(**wrong)
+
+    @pytest.mark.parametrize("labels", [("3", "2", "1"), ("1", "2", "3", "4"), ("a", "b", "c")])
+    def test_labels_that_are_not_the_scale_of_their_votes_are_refused(self, labels):
+        scale = camvo.OrderedVote(("1", "2", "3"))
+        with pytest.raises(InvalidParameterError, match="scale"):
+            Question(labels, prices=PRICES, dimension=3, aggregation=scale)
+        assert Question(["1", "2", "3"], prices=PRICES, dimension=3, aggregation=scale).labels == scale.scale
+
     @pytest.mark.parametrize("labels", [(), ("pos", "pos"), "pos", (0, 1)], ids=str)
     def test_wrong_labels_are_refused(self, labels):
         with pytest.raises(InvalidParameterError):

@@ -407,3 +407,13 @@ def test_completing_labelled_items_does_not_change_what_was_decided_about_them()
     items, human = drawn(items=150), np.arange(150) == 149
     plain, completed = (replay(Joint(), items, human=human, complete=on, window=10) for on in (False, True))
     assert completed.labels.tolist() == plain.labels.tolist()
+
+
+@pytest.mark.parametrize("name", ["votes", "truth"])
+@pytest.mark.parametrize("wrong", [3, -2, np.nan, 1.0, "yes"])
+def test_what_is_no_position_in_the_labels_is_refused(name, wrong):
+    table = drawn(items=10)
+    with pytest.raises(InvalidParameterError, match=rf"{name}.* from 0 to 2, or −1"):
+        dataclasses.replace(table, **{name: np.full(getattr(table, name).shape, wrong)})
+    with pytest.raises(InvalidParameterError, match=name):
+        dataclasses.replace(table, **{name: getattr(table, name).tolist()})

@@ -503,8 +503,17 @@ _KEY = "usd_per_million_input_tokens"
 """The key of the prices in a JSON file that describes more than the prices."""
 
 
-def read_prices(option: str | None, models: Sequence[str], table: Path) -> dict[str, float]:
-    """Read the price of each model, in the order of ``models``."""
+def read_prices(
+    option: str | None, models: Sequence[str], table: Path, *, has_truth: bool = True
+) -> dict[str, float]:
+    """Read the price of each model, in the order of ``models``.
+
+    Args:
+        option: the value of ``--prices``; ``None`` for the JSON file beside the table.
+        models: the table's columns of votes.
+        table: the table's file.
+        has_truth: whether the table has right labels; if not, a column without a price may hold them.
+    """
     where, prices = _source(option, table)
     checked = {}
     for name, price in prices.items():
@@ -519,14 +528,19 @@ def read_prices(option: str | None, models: Sequence[str], table: Path) -> dict[
         checked[name] = float(price)
     for name in models:
         if name not in checked:
-            pair = where == _OPTION and "," not in name
-            form = f"add {name}=usd" if pair else f"write {json.dumps(name, ensure_ascii=False)}: usd"
-            raise ReplayError(
-                f"no price for the model {name!r} of {table}",
-                where=where,
-                fix=form if pair or where != _OPTION else f"{form} and the other prices into a JSON file",
-            )
+            fix = _missing_price(where, name)
+            if not has_truth:
+                fix += f", or rename the column to {_TRUTH!r} if it has the right labels"
+            raise ReplayError(f"no price for the model {name!r} of {table}", where=where, fix=fix)
     return {name: checked[name] for name in models}
+
+
+def _missing_price(where: str, name: str) -> str:
+    """How to add the price of a model to those of the option or of a file."""
+    if where == _OPTION and "," not in name:
+        return f"add {name}=usd"
+    pair = f"write {json.dumps(name, ensure_ascii=False)}: usd"
+    return f"{pair} and the other prices into a JSON file" if where == _OPTION else pair
 
 
 def _source(option: str | None, table: Path) -> tuple[str, dict[str, object]]:

@@ -173,7 +173,8 @@ class TableReplay:
                 "the rows of the table have only one order", where="--in-order", fix="leave --shuffles out"
             )
         file = VotesFile.read(self.votes, options.delimiter, options.context)
-        prices = read_prices(options.prices, file.models, self.votes)
+        has_truth = bool((file.truth >= 0).any())
+        prices = read_prices(options.prices, file.models, self.votes, has_truth=has_truth)
         settings = self.study.settings(file.models)
         self._require_known_labels(file)
         self._require_truth(file, human)

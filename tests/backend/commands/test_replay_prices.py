@@ -96,3 +96,8 @@ def test_a_name_with_a_comma_is_sent_to_a_json_file() -> None:
     for given in ("small=1", "small=1,m,2=3"):
         with pytest.raises(ReplayError, match="JSON file"):
             read_prices(given, ("m,2", "small"), Path("votes.csv"))
+
+
+def test_a_table_without_truth_is_told_how_its_column_is_called() -> None:
+    with pytest.raises(ReplayError, match="rename the column to 'truth' if it has the right labels"):
+        read_prices("small=1", ("gold", "small"), Path("votes.csv"), has_truth=False)

@@ -20,7 +20,7 @@ from camvo.policies.policy import Observation, Plan, Policy
 from camvo.state.contribution import Contribution, revision
 from camvo.state.state import State
 from camvo.votes.aggregation import Aggregation, Ballot, Decision
-from camvo.votes.labels import LABEL_VOTE
+from camvo.votes.labels import LABEL_VOTE, OrderedVote
 
 _KEY: Final = "question"
 """The key of the one question in the mappings that policies take and return."""
@@ -212,7 +212,8 @@ class Task:
         try:
             self._aggregation.aggregate(ballot, self._labels)
         except InvalidParameterError as error:
-            raise InvalidParameterError(error.message, where=error.where, fix=fix) from error
+            whose = None if repr(voter) in error.message else f"the vote of {voter!r}"
+            raise InvalidParameterError(error.message, where=whose, fix=fix) from error
 
 
 def _check_confidence(model: str, confidence: float, vote: str | None) -> None:
@@ -281,10 +282,13 @@ class Question:
         lambda_l: float | None = None,
         state: State | None = None,
     ) -> None:
+        _check_object("aggregation", aggregation, "aggregate")
+        self.policy: Policy = Joint() if policy is None else policy
+        _check_object("policy", self.policy, "plan")
         self.labels = _checked_labels(labels)
+        _check_scale(aggregation, self.labels)
         aggregation.guess(self.labels)  # refuses labels that the aggregation cannot decide between
         self.prices = _checked_prices(prices)
-        self.policy: Policy = Joint() if policy is None else policy
         self.aggregation = aggregation
         self.state = _checked_state(state, dimension, lambda_l, linear=self.policy.linear(aggregation))
 
@@ -321,6 +325,21 @@ def _checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
     if len(set(checked)) < len(checked):
         raise InvalidParameterError(f"labels must differ from each other, got {', '.join(checked)}")
     return checked
+
+
+def _check_object(name: str, value: object, method: str) -> None:
+    """Refuse a class, a name or the like where an object with this method is needed."""
+    if isinstance(value, type):
+        raise InvalidParameterError(f"{name} is a class", fix=f"make an object of it: {value.__name__}(…)")
+    if not hasattr(value, method):
+        raise InvalidParameterError(f"{name} must be an object, got {value!r}", fix="see docs/library.md")
+
+
+def _check_scale(aggregation: Aggregation, labels: tuple[str, ...]) -> None:
+    if isinstance(aggregation, OrderedVote) and aggregation.scale != labels:
+        raise InvalidParameterError(
+            "the labels are not those of the scale, in the same order", fix="pass the scale as labels"
+        )
 
 
 def _checked_prices(prices: Mapping[str, float]) -> dict[str, float]:

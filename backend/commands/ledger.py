@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 
 from backend import settings, upkeep
 from backend.commands.shared.output import Advance, progress_bar, say
-from backend.commands.shared.setup import existing_ledger, stored_project
+from backend.commands.shared.setup import existing_ledger, opened_ledger, stored_project
 from backend.errors import ConfigError, LedgerError
 from backend.learning import actions
 from backend.learning.actions import AffectedLabels
@@ -200,18 +200,16 @@ def prune_ledger(
 
 def verify_ledger(console: Console, environment: Environment, url: str | None) -> bool:
     """Print what is wrong in a ledger."""
-    if url is not None:
-        environment = environment.model_copy(update={"database_url": url})
     found = 0
-    with _readable_ledger(environment) as ledger, ledger.read() as connection:
+    with _readable_ledger(environment, url) as ledger, ledger.read() as connection:
         total = len(projects.list_all(connection))
         with progress_bar(console, "projects", total, transient=True) as advance:
             for problem in upkeep.problems(connection, advance):
                 found += 1
                 say(console, f"{problem.kind}: {problem.where}: {problem.what}")
-        console.print(
-            f"{found} problems" if found else f"The ledger is sound: {total} projects.", highlight=False
-        )
+        problems = f"{found} problem{'s' * (found != 1)}"
+        sound = f"The ledger is sound: {total} project{'s' * (total != 1)}."
+        console.print(problems if found else sound, highlight=False)
     return not found
 
 
@@ -226,7 +224,7 @@ def export_ledger(environment: Environment, out: Path | None, project: str | Non
 
 def copy_ledger(console: Console, environment: Environment, target_url: str) -> None:
     """Copy the server's ledger into an empty database, and verify the copy."""
-    with existing_ledger(environment) as source, closing(Ledger(target_url)) as target:
+    with existing_ledger(environment) as source, closing(Ledger(target_url, source="--to")) as target:
         source.migrate()
         target.migrate()
         with source.read() as connection:
@@ -242,13 +240,18 @@ def copy_ledger(console: Console, environment: Environment, target_url: str) -> 
             where=wrong[0].where,
             fix="run `camvo ledger verify` on both",
         )
-    say(console, f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}, with its password.")
+    password = ", with its password" if target.file is None else ""
+    say(console, f"The copy is sound. Set CAMVO_DATABASE_URL to {target.place}{password}.")
 
 
 @contextmanager
-def _readable_ledger(environment: Environment) -> Iterator[Ledger]:
-    """Open a ledger of this version, and change nothing in it."""
-    with existing_ledger(environment) as ledger:
+def _readable_ledger(environment: Environment, url: str | None = None) -> Iterator[Ledger]:
+    """Open a ledger of this version, by default the server's, and change nothing in it."""
+    with (
+        existing_ledger(environment)
+        if url is None
+        else opened_ledger(url, "URL", missing="check the address")
+    ) as ledger:
         ledger.check_revision()
         yield ledger
 

@@ -65,7 +65,8 @@ class RedactedText:
 def _read_edits(edits: object, text: str) -> tuple[Edit, ...]:
     """Check what a redact function returned, and sort it."""
     if not isinstance(edits, Sequence) or isinstance(edits, str):
-        raise ValueError("it returned no list")
+        kind = type(edits).__name__
+        raise ValueError(f"it returned {kind} where a list of (start, end, replacement) is expected")
     checked: list[Edit] = []
     for edit in edits:
         match edit:

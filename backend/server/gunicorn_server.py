@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from flask import Flask
+from gunicorn import glogging
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
+from gunicorn.config import Config
 
 from backend.errors import ConfigError
 from backend.ledger import migrate
 from backend.server.front import FrontWorker
 from backend.settings import Environment, export, load
+from backend.telemetry import logs
 from camvo.errors import CamvoError
 
 _CONNECTIONS = 500
@@ -28,6 +31,15 @@ _CONNECTIONS = 500
 
 _FILES = 65_536
 """Open files of a worker at most; the usual limit of 1,024 is too few for its connections and its models'."""
+
+
+class _ServerLog(glogging.Logger):  # type: ignore[misc]  # gunicorn has no types
+    """What gunicorn logs, such as a worker that was killed, in the form of CaMVo's own lines."""
+
+    def setup(self, cfg: Config) -> None:
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(logs.formatter())
 
 
 class _GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -59,6 +71,7 @@ class _GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no
             "control_socket_disable": True,
             "worker_tmp_dir": None,
             "loglevel": "warning",
+            "logger_class": _ServerLog,
             "when_ready": _when_ready,
             "worker_exit": _worker_exit,
             "child_exit": _child_exit,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camvo.errors import InvalidParameterError
+from camvo.numerics.small import is_known
 from camvo.policies import ensemble
 from camvo.policies.policy import Observation, Plan, Policy
 from camvo.replays.lookahead import LookaheadState, plan_window
@@ -46,7 +47,8 @@ class VotesTable:
             then ``labels``.
 
     Raises:
-        InvalidParameterError: the shapes do not agree in n or K, or a confidence is outside [0, 1].
+        InvalidParameterError: the shapes do not agree in n or K, a vote or a truth is no position in the
+            labels, or a confidence is outside [0, 1].
 
     >>> table = VotesTable(
     ...     labels=("neg", "pos"),
@@ -69,6 +71,8 @@ class VotesTable:
     aggregation: Aggregation = LABEL_VOTE
 
     def __post_init__(self) -> None:
+        for name, positions in (("votes", self.votes), ("truth", self.truth)):
+            _check_positions(name, positions, len(self.labels))
         n = len(self.truth)
         if isinstance(self.aggregation, OrderedVote) and self.aggregation.scale != self.labels:
             raise InvalidParameterError("the labels of a table are those of its scale, in the same order")
@@ -104,6 +108,15 @@ class VotesTable:
     def full_cost(self) -> float:
         """The cost of asking every model about one item, by its cheaper arm, in the unit of the prices."""
         return float(sum(once_each(self.prices).values()))
+
+
+def _check_positions(name: str, positions: NDArray[np.int64], labels: int) -> None:
+    whole = isinstance(positions, np.ndarray) and positions.dtype.kind in "iub"
+    if not whole or ((positions < -1) | (positions >= labels)).any():
+        raise InvalidParameterError(
+            f"{name} must be an array of whole numbers: positions in the labels from 0 to {labels - 1},"
+            " or −1 where there is none"
+        )
 
 
 _QUESTION: Final = "label"
@@ -427,10 +440,15 @@ def _windows(
             yield (
                 items,
                 [
-                    {_QUESTION: Observation(state, context, table.labels, table.aggregation)}
-                    for context in chunk
+                    {_QUESTION: Observation(state, context, table.labels, table.aggregation, task=name)}
+                    for context, name in zip(chunk, _names(chunk, items), strict=True)
                 ],
             )
+
+
+def _names(contexts: Sequence[Array], items: range) -> list[str]:
+    """Names of the items without a context: all of them would explore at once, or none."""
+    return ["" if is_known(context) else str(item) for context, item in zip(contexts, items, strict=True)]
 
 
 def calibrated_scores(

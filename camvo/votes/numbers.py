@@ -182,7 +182,7 @@ class NumericVote:
     def _parse(self, vote: str) -> float:
         value = read_number(vote)
         if not self.low <= value <= self.high:
-            raise InvalidParameterError("a vote is outside the range")
+            raise InvalidParameterError(f"a vote is outside the range from {self.low:g} to {self.high:g}")
         return value
 
     def _rounded(self, value: float) -> float:

@@ -39,21 +39,21 @@ def write_spans(spans: Iterable[Span]) -> str:
 
 
 def read_spans(vote: str) -> tuple[Span, ...]:
-    """Read the spans of a vote, sorted. A vote may have no spans.
+    """Read the spans of a vote, sorted. A vote may have no spans, and its JSON may have any form.
 
     Raises:
-        InvalidParameterError: the vote is not in the form of :func:`write_spans`.
+        InvalidParameterError: the vote is not a JSON array of ``[start, end, label]``.
     """
     try:
-        spans = tuple(Span(*entry) for entry in json.loads(vote))
-        valid = all(_is_valid(span) for span in spans) and write_spans(spans) == vote
+        entries = json.loads(vote)
+        spans = [Span(*entry) for entry in entries]
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidParameterError("a vote on spans is not a JSON array of [start, end, label]") from error
-    if not valid:
+        raise InvalidParameterError("spans are not a JSON array of [start, end, label]") from error
+    if not isinstance(entries, list) or not all(map(_is_valid, spans)):
         raise InvalidParameterError(
-            "a vote on spans is not sorted, has a duplicate or is not in compact form"
+            "spans are not a JSON array of [start, end, label] with whole numbers 0 ≤ start < end"
         )
-    return spans
+    return tuple(sorted(set(spans)))
 
 
 def span_overlap(left: Span, right: Span) -> float:
@@ -190,7 +190,7 @@ def marked_places(votes: Mapping[str, str], first: str | None = None) -> tuple[P
         first: a voter whose spans are places as they are, whatever the others say.
 
     Raises:
-        InvalidParameterError: a vote is not in the form of :func:`write_spans`.
+        InvalidParameterError: a vote is not a JSON array of ``[start, end, label]``.
     """
     return _marked_places(tuple(sorted(votes.items())), first)
 
@@ -330,7 +330,7 @@ _MAX_NODES = 64
 
 @dataclass(frozen=True, slots=True)
 class SpanVote:
-    """Sets of labelled spans; :func:`camvo.votes.spans.write_spans` describes how a vote is written.
+    """Sets of labelled spans; a vote is a JSON array of ``[start, end, label]``, with an exclusive end.
 
     The arms' spans of one label that overlap well form one place (:mod:`camvo.votes.spans`). Each
     place is voted on separately. It is in the answer if the arms that marked it carry

@@ -341,7 +341,9 @@ def embed_texts(table: VotesFile, embedder: Embedder, advance: Advance) -> Array
 def _texts(table: VotesFile) -> Sequence[str]:
     if table.texts is None:
         raise ReplayError(
-            f"no column {TEXT!r} to embed", where=str(table.path), fix="add it, or give --embeddings FILE.npy"
+            f"no column {TEXT!r} to embed",
+            where=str(table.path),
+            fix="add it, give --embeddings FILE.npy, or replay --policy joint alone",
         )
     for line, text in zip(table.lines, table.texts, strict=True):
         if not text.strip():
@@ -495,12 +497,23 @@ class Shuffle:
         return cls(order, np.isin(np.arange(len(order)), known[:count]))
 
 
+_OPTION = "--prices"
+
 _KEY = "usd_per_million_input_tokens"
 """The key of the prices in a JSON file that describes more than the prices."""
 
 
-def read_prices(option: str | None, models: Sequence[str], table: Path) -> dict[str, float]:
-    """Read the price of each model, in the order of ``models``."""
+def read_prices(
+    option: str | None, models: Sequence[str], table: Path, *, has_truth: bool = True
+) -> dict[str, float]:
+    """Read the price of each model, in the order of ``models``.
+
+    Args:
+        option: the value of ``--prices``; ``None`` for the JSON file beside the table.
+        models: the table's columns of votes.
+        table: the table's file.
+        has_truth: whether the table has right labels; if not, a column without a price may hold them.
+    """
     where, prices = _source(option, table)
     checked = {}
     for name, price in prices.items():
@@ -515,16 +528,25 @@ def read_prices(option: str | None, models: Sequence[str], table: Path) -> dict[
         checked[name] = float(price)
     for name in models:
         if name not in checked:
-            raise ReplayError(
-                f"no price for the model {name!r} of {table}", where=where, fix=f"add {name}=usd"
-            )
+            fix = _missing_price(where, name)
+            if not has_truth:
+                fix += f", or rename the column to {_TRUTH!r} if it has the right labels"
+            raise ReplayError(f"no price for the model {name!r} of {table}", where=where, fix=fix)
     return {name: checked[name] for name in models}
+
+
+def _missing_price(where: str, name: str) -> str:
+    """How to add the price of a model to those of the option or of a file."""
+    if where == _OPTION and "," not in name:
+        return f"add {name}=usd"
+    pair = f"write {json.dumps(name, ensure_ascii=False)}: usd"
+    return f"{pair} and the other prices into a JSON file" if where == _OPTION else pair
 
 
 def _source(option: str | None, table: Path) -> tuple[str, dict[str, object]]:
     """Return the source of the prices, for errors, and its unchecked content."""
     if option is not None and "=" in option and not Path(option).exists():
-        return "--prices", _pairs(option)
+        return _OPTION, _pairs(option)
     path = table.with_suffix(".json") if option is None else Path(option)
     return str(path), _file(path)
 
@@ -535,13 +557,15 @@ def _pairs(option: str) -> dict[str, object]:
         name, equals, number = (part.strip() for part in pair.rpartition("="))
         if not (name and equals) or name in prices:
             raise ReplayError(
-                f"{pair!r} is not one model=usd each", where="--prices", fix="give e.g. small=0.1,large=5"
+                f"{pair!r} is not one model=usd each",
+                where=_OPTION,
+                fix="give e.g. small=0.1,large=5, or a JSON file",
             )
         try:
             prices[name] = float(number)
         except ValueError as error:
             raise ReplayError(
-                f"{number!r} is not a price in dollars", where=f"--prices, {name}", fix="give a number"
+                f"{number!r} is not a price in dollars", where=f"{_OPTION}, {name}", fix="give a number"
             ) from error
     return prices
 

@@ -38,13 +38,13 @@ from backend.errors import ReplayError
 from backend.models.embedder import Embedder
 from backend.settings.mistakes import did_you_mean
 from camvo.errors import InvalidParameterError
-from camvo.numerics.small import TIE, with_category
+from camvo.numerics.small import TIE, unknown_context, with_category
 from camvo.policies.parameters import DEFAULT, ByLabel
 from camvo.replays.measures import clairvoyant_bound, full_vote, full_vote_weights, model_accuracy
 from camvo.replays.replay import VotesTable
 from camvo.student import STUDENT
 from camvo.typing import Array
-from camvo.votes.labels import ErrorName, OrderedVote
+from camvo.votes.labels import LABEL_VOTE, ErrorName, OrderedVote
 from camvo.votes.numbers import read_number
 
 _COLUMNS = (
@@ -173,11 +173,12 @@ class TableReplay:
                 "the rows of the table have only one order", where="--in-order", fix="leave --shuffles out"
             )
         file = VotesFile.read(self.votes, options.delimiter, options.context)
-        prices = read_prices(options.prices, file.models, self.votes)
+        has_truth = bool((file.truth >= 0).any())
+        prices = read_prices(options.prices, file.models, self.votes, has_truth=has_truth)
         settings = self.study.settings(file.models)
         self._require_known_labels(file)
         self._require_truth(file, human)
-        table = self._table(file, prices, progress)
+        table = self._table(file, prices, settings, progress)
         warnings = oddities(
             file,
             [one.k_min for one in settings if one.k_min is not None],
@@ -211,12 +212,18 @@ class TableReplay:
                 table, shuffles, settings, advance, student=options.student, complete=options.complete
             )
 
-    def _table(self, file: VotesFile, prices: Mapping[str, float], progress: Console) -> VotesTable:
+    def _table(
+        self,
+        file: VotesFile,
+        prices: Mapping[str, float],
+        settings: Sequence[ReplaySetting],
+        progress: Console,
+    ) -> VotesTable:
         """What is replayed; texts are embedded unless there are embeddings."""
         table = VotesTable(
             file.labels,
             prices,
-            self._contexts(file, progress),
+            self._contexts(file, settings, progress),
             file.votes,
             file.truth,
             file.confidences if self.options.confidences else None,
@@ -247,11 +254,14 @@ class TableReplay:
                 fix = did_you_mean(label, file.labels)
                 raise ReplayError(f"the table has no label {label!r}", where=f"--{name}", fix=fix)
 
-    def _contexts(self, file: VotesFile, progress: Console) -> Array:
-        if file.categories is None:
-            return self._embeddings(file, progress)
+    def _contexts(self, file: VotesFile, settings: Sequence[ReplaySetting], progress: Console) -> Array:
+        """The items' contexts, which are unknown if there is nothing to embed and no policy reads them."""
         is_blank = file.texts is None and self.options.embeddings is None
-        return _with_categories(None if is_blank else self._embeddings(file, progress), file.categories)
+        if file.categories is not None:
+            return _with_categories(None if is_blank else self._embeddings(file, progress), file.categories)
+        if is_blank and not any(setting.policy.linear(LABEL_VOTE) for setting in settings):
+            return np.tile(unknown_context(1), (len(file.truth), 1))
+        return self._embeddings(file, progress)
 
     def _embeddings(self, file: VotesFile, progress: Console) -> Array:
         if self.options.embeddings is not None:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from backend.errors import ConfigError
 from backend.ledger import Ledger, projects
+from backend.ledger.database.database import DATABASE_URL
 from backend.ledger.projects import Project
 from backend.settings import Environment
 
@@ -41,15 +42,28 @@ def interruptible() -> Iterator[None]:
 @contextmanager
 def existing_ledger(environment: Environment) -> Iterator[Ledger]:
     """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created."""
-    ledger = Ledger(environment.database_url)
+    with opened_ledger(
+        environment.database_url,
+        DATABASE_URL,
+        missing="run the command in the server's folder, set the variable to its value, or start camvo serve"
+        " first",
+    ) as ledger:
+        yield ledger
+
+
+@contextmanager
+def opened_ledger(url: str, source: str, *, missing: str) -> Iterator[Ledger]:
+    """Open a ledger, and close it at the end.
+
+    Args:
+        url: its address.
+        source: the variable or argument that the address is from, for errors.
+        missing: what to do if there is no such ledger.
+    """
+    ledger = Ledger(url, source=source)
     try:
         if not ledger.exists():
-            raise ConfigError(
-                f"there is no ledger at {ledger.place}",
-                where="CAMVO_DATABASE_URL",
-                fix="run the command in the server's folder, set the variable to its value, or start "
-                "camvo serve first",
-            )
+            raise ConfigError(f"there is no ledger at {ledger.place}", where=source, fix=missing)
         yield ledger
     finally:
         ledger.close()

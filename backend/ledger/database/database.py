@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -37,8 +37,11 @@ from backend.ledger.database.tables import metadata
 _T = TypeVar("_T")
 
 
+DATABASE_URL: Final = "CAMVO_DATABASE_URL"
+"""The variable that has the address of the server's ledger."""
+
 _FIXES = {
-    "connection": "check that the database server runs and that CAMVO_DATABASE_URL is correct",
+    "connection": "check that the database server runs and that this is its address",
     "locked": "another process holds the ledger; find the one that hangs, or try again",
     "lock timeout": "another process holds the ledger; find the one that hangs, or try again",
     "no such table": "migrate the ledger: `camvo serve` and `camvo check` do so when they start",
@@ -222,9 +225,8 @@ That commit is slow, so it should be rare; SQLite's default is 1,000 pages. Only
 SQLite up to version 3.51.2 can lose a write while another connection runs one (the "WAL-reset bug")."""
 
 
-def _normalise(url: str) -> URL:
+def _normalise(url: str, where: str) -> URL:
     """Parse a database URL, with psycopg 3 as the PostgreSQL driver."""
-    where = "CAMVO_DATABASE_URL"
     fix = "set it to sqlite:///camvo.sqlite or postgresql://user:password@host/database"
     try:
         parsed = make_url(f"postgresql://{url[11:]}" if url.startswith("postgres://") else url)
@@ -372,15 +374,21 @@ class Ledger:
         url: ``sqlite:///file`` or ``postgresql://user:password@host/database``.
         patience: seconds that a writer waits for its turn.
         clock: unix seconds; the ledger's clock on SQLite. PostgreSQL has its own.
+        source: the variable or argument that the URL is from, for errors.
 
     Raises:
         LedgerError: the URL cannot be parsed, or CaMVo does not support its database.
     """
 
     def __init__(
-        self, url: str, *, patience: float = _PATIENCE, clock: Callable[[], float] = time.time
+        self,
+        url: str,
+        *,
+        patience: float = _PATIENCE,
+        clock: Callable[[], float] = time.time,
+        source: str = DATABASE_URL,
     ) -> None:
-        self._url = _normalise(url)
+        self._url = _normalise(url, source)
         self._patience = patience
         self._works: dict[str, bool] = {}
         self._engine = _create(self._url, patience, clock)

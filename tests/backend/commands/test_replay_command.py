@@ -207,6 +207,18 @@ def test_bad_input_is_one_line_and_exit_code_2_and_leaves_nothing(
     assert sorted(folder.iterdir()) == before
 
 
+def test_votes_without_texts_are_replayed_by_a_policy_that_reads_none(tmp_path: Path) -> None:
+    rows = (written(tmp_path) / "votes.csv").read_text().splitlines()
+    (tmp_path / "votes.csv").write_text("".join(row.partition(",")[2] + "\n" for row in rows))
+    done = called("replay", "votes.csv", "--policy", "joint", "--shuffles", "1", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = called("replay", "votes.csv", "--policy", "joint", "--policy", "camvo", cwd=tmp_path)
+    assert done.stderr == (
+        "camvo: votes.csv: no column 'text' to embed"
+        " (add it, give --embeddings FILE.npy, or replay --policy joint alone)\n"
+    )
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_the_command(how: signal.Signals, folder: Path) -> None:
     endless = ("replay", "votes.csv", "--embeddings", "e.npy", "--shuffles", "20000", "--jobs", "2")

@@ -81,3 +81,23 @@ def test_a_file_without_prices_is_refused(content: object, said: str, tmp_path: 
     with pytest.raises(ReplayError) as caught:
         from_file(tmp_path, content)
     assert str(caught.value).endswith(said)
+
+
+def test_a_missing_price_is_asked_for_in_the_form_of_its_source(tmp_path: Path) -> None:
+    with pytest.raises(ReplayError) as caught:
+        read_prices("small=1", ("large", "small"), Path("votes.csv"))
+    assert caught.value.fix == "add large=usd"
+    with pytest.raises(ReplayError) as caught:
+        from_file(tmp_path, {"small": 1})
+    assert caught.value.fix == 'write "large": usd'
+
+
+def test_a_name_with_a_comma_is_sent_to_a_json_file() -> None:
+    for given in ("small=1", "small=1,m,2=3"):
+        with pytest.raises(ReplayError, match="JSON file"):
+            read_prices(given, ("m,2", "small"), Path("votes.csv"))
+
+
+def test_a_table_without_truth_is_told_how_its_column_is_called() -> None:
+    with pytest.raises(ReplayError, match="rename the column to 'truth' if it has the right labels"):
+        read_prices("small=1", ("gold", "small"), Path("votes.csv"), has_truth=False)

@@ -48,7 +48,7 @@ def test_a_pruned_file_is_smaller_and_sound(folder: Path) -> None:
     assert (run.returncode, run.stderr) == (0, "")
     assert f"{3 * len(OLD)} answers were deleted" in run.stdout
     assert (folder / "ledger.sqlite").stat().st_size < before
-    assert "The ledger is sound: 1 projects." in ledger(folder, "verify").stdout
+    assert "The ledger is sound: 1 project." in ledger(folder, "verify").stdout
     assert "Nothing is older than 90d." in ledger(folder, "prune", "--older", "90d", "--yes").stdout
 
 
@@ -120,4 +120,23 @@ def test_a_ledger_is_copied_and_the_copy_is_sound(folder: Path) -> None:
     run = ledger(folder, "copy", "--to", f"sqlite:///{folder / 'target.sqlite'}")
     assert (run.returncode, run.stderr) == (0, "")
     assert "The copy is sound." in run.stdout
+    assert "password" not in run.stdout  # a file has none
     assert ledger(folder, "verify", f"sqlite:///{folder / 'target.sqlite'}").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["copy", "--to", "nonsense"], "--to: the value is not a database URL"),
+        (["copy", "--to", "mysql://u@h/d"], "--to: CaMVo does not support mysql databases"),
+        (["verify", "nonsense"], "URL: the value is not a database URL"),
+        (["verify", "sqlite:///no.sqlite"], "URL: there is no ledger at sqlite:///no.sqlite"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_the_argument_that_gave_it(
+    folder: Path, arguments: list[str], said: str
+) -> None:
+    run = ledger(folder, *arguments)
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"camvo: {said}")
+    assert "CAMVO_DATABASE_URL" not in run.stderr

@@ -133,8 +133,8 @@ def failing(text: str) -> Sequence[tuple[int, int, str]]:
     ("function", "says"),
     [
         (failing, "it raised ValueError"),
-        (lambda text: None, "it returned no list"),
-        (lambda text: text, "it returned no list"),
+        (lambda text: None, "it returned NoneType where a list of (start, end, replacement) is expected"),
+        (lambda text: text, "it returned str where a list of (start, end, replacement) is expected"),
         (lambda text: [(0, 1)], "not (start, end, replacement)"),
         (lambda text: [(0, 0, "x")], "not (start, end, replacement)"),
         (lambda text: [(0, len(text) + 1, "x")], "not (start, end, replacement)"),

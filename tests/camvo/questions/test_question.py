@@ -75,6 +75,26 @@ class TestMakingAQuestion:
         with pytest.raises(InvalidParameterError):
             make_question(**wrong)
 
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [
+            ({"aggregation": camvo.SpanVote}, r"aggregation.*SpanVote\(…\)"),
+            ({"policy": camvo.CaMVo}, r"policy.*CaMVo\(…\)"),
+            ({"policy": "camvo"}, "policy.*'camvo'"),
+            ({"aggregation": "spans"}, "aggregation.*'spans'"),
+        ],
+    )
+    def test_a_class_or_a_name_in_place_of_an_object_is_refused(self, wrong, said):
+        with pytest.raises(InvalidParameterError, match=said):
+            make_question(**wrong)
+
+    @pytest.mark.parametrize("labels", [("3", "2", "1"), ("1", "2", "3", "4"), ("a", "b", "c")])
+    def test_labels_that_are_not_the_scale_of_their_votes_are_refused(self, labels):
+        scale = camvo.OrderedVote(("1", "2", "3"))
+        with pytest.raises(InvalidParameterError, match="scale"):
+            Question(labels, prices=PRICES, dimension=3, aggregation=scale)
+        assert Question(["1", "2", "3"], prices=PRICES, dimension=3, aggregation=scale).labels == scale.scale
+
     @pytest.mark.parametrize("labels", [(), ("pos", "pos"), "pos", (0, 1)], ids=str)
     def test_wrong_labels_are_refused(self, labels):
         with pytest.raises(InvalidParameterError):
@@ -155,6 +175,31 @@ class TestAddingVotes:
     def test_a_vote_outside_the_label_set_is_refused(self, vote):
         with pytest.raises(InvalidParameterError, match=r"small.*pass None"):
             make_question().task(HERE).add({"small": vote})
+
+    @pytest.mark.parametrize(
+        ("labels", "aggregation", "vote"),
+        [
+            ((), camvo.NumericVote(0.0, 10.0), "11"),
+            ((), camvo.OpenNumericVote(), "eleven"),
+            (LABELS, camvo.RankingVote(), "pos"),
+            (LABELS, camvo.SubsetVote(2), "pos"),
+            (LABELS, camvo.SpanVote(), "pos"),
+            ((), camvo.OpenVote("words"), " "),
+        ],
+        ids=lambda argument: type(argument).__name__,
+    )
+    def test_a_refused_vote_names_its_model(self, labels, aggregation, vote):
+        task = Question(labels, prices=PRICES, dimension=3, aggregation=aggregation).task(HERE)
+        with pytest.raises(InvalidParameterError, match=r"the vote of 'small': .*pass None"):
+            task.add({"small": vote})
+
+    def test_spans_may_be_written_by_json_dumps(self):
+        question = Question(LABELS, prices=PRICES, dimension=3, aggregation=camvo.SpanVote())
+        loose, compact = '[[7, 9, "pos"], [0, 5, "neg"]]', '[[0,5,"neg"],[7,9,"pos"]]'
+        task = answered(question.task(HERE), loose, small=compact)
+        assert task.decide().label == compact
+        task.learn(human=loose)
+        assert question.state.rounds == 1
 
     def test_nothing_is_added_when_one_of_the_votes_is_refused(self):
         task = make_question().task(HERE)

@@ -155,6 +155,13 @@ def test_a_window_is_planned_on_the_state_before_it():
     assert trace.asked.all()
 
 
+def test_items_without_a_context_do_not_all_explore_at_once():
+    table = dataclasses.replace(drawn(items=600), contexts=np.zeros((600, 1)))
+    everyone = replay(Joint(), table, window=50).asked.all(axis=1).reshape(-1, 50).sum(axis=1)
+    assert everyone[0] == 50
+    assert everyone[1:].max() < 25
+
+
 def test_the_truth_of_an_item_that_a_human_labels_replaces_the_voted_label():
     table = drawn(items=400)
     everyone = np.ones(400, dtype=np.bool_)
@@ -400,3 +407,13 @@ def test_completing_labelled_items_does_not_change_what_was_decided_about_them()
     items, human = drawn(items=150), np.arange(150) == 149
     plain, completed = (replay(Joint(), items, human=human, complete=on, window=10) for on in (False, True))
     assert completed.labels.tolist() == plain.labels.tolist()
+
+
+@pytest.mark.parametrize("name", ["votes", "truth"])
+@pytest.mark.parametrize("wrong", [3, -2, np.nan, 1.0, "yes"])
+def test_what_is_no_position_in_the_labels_is_refused(name, wrong):
+    table = drawn(items=10)
+    with pytest.raises(InvalidParameterError, match=rf"{name}.* from 0 to 2, or −1"):
+        dataclasses.replace(table, **{name: np.full(getattr(table, name).shape, wrong)})
+    with pytest.raises(InvalidParameterError, match=name):
+        dataclasses.replace(table, **{name: getattr(table, name).tolist()})

@@ -112,7 +112,8 @@ def _refused(where: str, path: str, status: int, body: Any) -> LabelStudioError:
         return LabelStudioMissingError(
             f"Label Studio does not find it: {detail}",
             where=where,
-            fix="check the project's number, and that the key's owner is a member",
+            fix="check the project's number, and that the key's owner is a member; if it was deleted,"
+            " `camvo ledger erase` erases it here, too",
         )
     fixes = (fix for words, fix in _FIXES.items() if words in reason)
     fix = next(fixes, "see Label Studio's log")

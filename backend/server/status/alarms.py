@@ -384,7 +384,11 @@ def _hear_people(project: ProjectReport) -> str:
 def _connection_alerts(project: ProjectReport, model_version: str, found: Found) -> list[Alert]:
     if project.rounds and not found.connected:
         message = "Predictions are stored in a project that is not connected: no human label comes back"
-        return [Alert("project_not_connected", message, f"run camvo connect --project {project.id}")]
+        fix = (
+            f"run camvo connect --project {project.id}; if it was deleted there, camvo ledger erase --project"
+            f" {project.id}"
+        )
+        return [Alert("project_not_connected", message, fix)]
     alerts = []
     if project.model_version.matches is False:
         alerts.append(

@@ -180,6 +180,7 @@ def _predict(client: Client, backend: BackendClient, project: int, options: Labe
         failed=options.failed or options.retry_failed,
         annotated=options.annotated,
         in_order=options.in_order,
+        waits=not options.no_wait,
         batch=options.at_once,
     )
     if options.recount:

@@ -163,7 +163,7 @@ def _why_a_range(quote: Quote) -> str:
     unmeasured = [name for name, model in quote.models.items() if not model.measured]
     if not unmeasured or quote.everyone.low == quote.everyone.high:
         return ""
-    return f" (the answers of {', '.join(unmeasured)} were never measured: up to max_tokens)"
+    return f" (no answer of {' or '.join(unmeasured)} measured yet: up to max_tokens)"
 
 
 _PILOT = 200

@@ -457,11 +457,21 @@ class ProjectSums:
     project: str
 
     def humans(self) -> HumansRow:
-        """Count a project's human annotations."""
+        """Count a project's human annotations. Beside a ground truth of its task no other one teaches."""
+        truths = tables.human_annotations.alias().c
+        has_truth = exists().where(
+            truths.project == _annotations.project,
+            truths.task == _annotations.task,
+            truths.ground_truth,
+            truths.teaches,
+            ~truths.withdrawn,
+            ~truths.deleted,
+        )
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
         decided = exists().where(of_task, _rounds.taught_by == "human")
         labelled = and_(_annotations.teaches, ~_annotations.withdrawn)
-        teaches = and_(labelled, or_(decided, ~exists().where(of_task)))
+        heard = and_(labelled, or_(_annotations.ground_truth, ~has_truth))
+        teaches = and_(heard, or_(decided, ~exists().where(of_task)))
         query = select(
             func.count().label("annotations"),
             func.count(case((teaches, 1))).label("teaching"),

@@ -31,6 +31,7 @@ from backend.errors import (
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.ledger.database.statements import portions
+from backend.server.status.formats import of, verb_of
 from backend.server.status.missing import Ending, Missing
 
 
@@ -91,39 +92,46 @@ class Tally:
 
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
-        tasks = "" if self.stored in {0, self.created} else f" for {self.created} tasks"
+        tasks = "" if self.stored in {0, self.created} else f" for {of(self.created, 'task')}"
         lines = [
-            f"{self.stored or self.created} predictions stored{tasks}, {self.replaced} replaced,"
-            f" {self.unchanged} tasks left unchanged"
+            f"{of(self.stored or self.created, 'prediction')} stored{tasks}, {self.replaced} replaced,"
+            f" {of(self.unchanged, 'task')} left unchanged"
         ]
         if self.repaired:
+            was = verb_of(self.repaired, "were")
             lines.append(
-                f"{self.repaired} predictions in Label Studio were older than the ledger's, and were replaced"
+                f"{of(self.repaired, 'prediction')} in Label Studio {was} older than the ledger's, and {was}"
+                " replaced"
             )
         if self.annotated:
+            have, were = (verb_of(self.annotated, verb) for verb in ("have", "were"))
             lines.append(
-                f"{self.annotated} of these have annotations and were not asked about: --annotated asks"
+                f"{self.annotated} of these {have} annotations and {were} not asked about: --annotated asks"
             )
         if self.blind:
-            lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
-        counted = [("lack a label for a question", self.partly)]
+            blind = of(self.blind, "task", "are")
+            lines.append(f"{blind} kept blind for the audit: label them without a prediction")
+        counted = [("lack", " a label for a question", self.partly)]
         if self.missing is None:
-            counted.insert(0, ("failed", self.failed))
+            counted.insert(0, ("", " failed", self.failed))
         lines += [
-            f"{tasks} tasks {what} ({code}): {self.fixes.get(code, cure_of(code))}"
-            for what, of_code in counted
+            f"{of(tasks, 'task', verb)}{what} ({code}): {self.fixes.get(code, cure_of(code))}"
+            for verb, what, of_code in counted
             for code, tasks in of_code.most_common()
         ]
         if self.waiting:
-            lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
+            lines.append(f"{of(self.waiting, 'task', 'wait')} for providers' batches: camvo jobs lists them")
         if self.undecided:
-            lines.append(f"{self.undecided} tasks have no prediction yet: models are slow; run it again")
-        if self.too_large:
-            lines.append(f"{self.too_large} tasks are too large: raise the server's CAMVO_MAX_BODY_MB")
-        if self.refused:
             lines.append(
-                f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
+                f"{of(self.undecided, 'task', 'have')} no prediction yet: models are slow; run it again"
             )
+        if self.too_large:
+            lines.append(
+                f"{of(self.too_large, 'task', 'are')} too large: raise the server's CAMVO_MAX_BODY_MB"
+            )
+        if self.refused:
+            refused = of(self.refused, "prediction", "were")
+            lines.append(f"{refused} refused by Label Studio: they do not fit its label config")
         if self.missing is not None:
             lines += self.missing.lines()
         return "\n".join(lines)

@@ -40,6 +40,7 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.questions import parse_label_config
 from backend.recounting.automatic import Delivery
+from backend.server.status.formats import of
 from backend.server.status.missing import Ending
 from backend.settings import Environment
 from backend.threads import WorkUnderWay
@@ -134,7 +135,7 @@ def _complete_and_recount(
     )
     with console.status("replacing predictions"):
         replaced = process.thread.submit(delivery.deliver(project.jobs.project, _go_on)).result()
-    console.print(f"{replaced:,} predictions replaced in Label Studio", highlight=False)
+    console.print(f"{of(replaced, 'prediction')} replaced in Label Studio", highlight=False)
 
 
 async def _go_on() -> bool:

@@ -36,6 +36,7 @@ from backend.questions.relabelling import (
     relabelled_config,
     restored_config,
 )
+from backend.server.status.formats import of, verb_of
 from backend.settings import Settings
 from camvo.votes.registry import is_answer
 from camvo.votes.relabelling import Relabelling
@@ -108,8 +109,8 @@ class RelabelPlan:
         for scheme, way in self.found.present:
             tasks = self.tasks[scheme.control]
             yield (
-                f"{scheme.control}: {tasks.labels:,} labels and {tasks.people:,} human labels are carried"
-                " over, 0 calls"
+                f"{scheme.control}: {of(tasks.labels, 'label')} and {of(tasks.people, 'human label')} are"
+                " carried over, 0 calls"
             )
             for old, to in scheme.labels.items():
                 if old in scheme.parts:
@@ -416,8 +417,8 @@ def _require_asked_again(
         )
         if low:
             raise ConfigError(
-                f"{scheme.control}: this change is made already, and {low:,} labels with a lower score were"
-                " carried over",
+                f"{scheme.control}: this change is made already, and {of(low, 'label')} with a lower"
+                f" score {verb_of(low, 'were')} carried over",
                 where="--below",
                 fix="after --undo, make it with --below and new names",
             )

@@ -81,7 +81,7 @@ def _to_certify(project: ProjectReport, question: QuestionReport, certify: Certi
     if certify.needed <= certify.waiting:
         return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"
     waiting = f"{count(certify.waiting)} wait" if certify.waiting else "none waits"
-    more = f"about {count(certify.needed)} more blind labels are expected to certify {wanted}"
+    more = f"about {of(certify.needed, 'more blind label', 'are')} expected to certify {wanted}"
     return f"{more}, and {waiting}; {_how(project)}"
 
 
@@ -362,7 +362,7 @@ def labelled_project(
         known = [stored.key for stored in projects.list_all(connection)]
         if len(known) != 1:
             raise ConfigError(
-                f"the ledger has {len(known)} projects", where=option, fix="name one with --project"
+                f"the ledger has {of(len(known), 'project')}", where=option, fix="name one with --project"
             )
         project = known[0]
     stored = stored_project(connection, project)

@@ -353,7 +353,7 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
     if (waiting := project.recounts).command is None:
         return []
     message = (
-        f"Counted by what is known now, {waiting.would_change} of {waiting.would_count} labels would "
+        f"Counted by what is known now, {waiting.would_change} of {of(waiting.would_count, 'label')} would "
         f"change, and scores by {waiting.would_move:.2f} on average"
     )
     fix = f"run {waiting.command}"
@@ -445,7 +445,9 @@ def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:
 def _ledger_alerts(server: ServerReport) -> list[Alert]:
     alerts = []
     if server.unsettled:
-        message = f"{server.unsettled} paid answers wait in memory, since the ledger cannot be written"
+        message = (
+            f"{of(server.unsettled, 'paid answer', 'wait')} in memory, since the ledger cannot be written"
+        )
         fix = "look for ledger_down in the log, and do not stop the server before they are stored"
         alerts.append(Alert("answers_unsettled", message, fix))
     if server.clock_skew is not None and abs(server.clock_skew) > _MOST_SKEW:

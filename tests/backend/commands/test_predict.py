@@ -286,7 +286,7 @@ def test_each_models_own_prediction_is_stored_beside_the_ensembles(api: LabelStu
     oracle.votes = True
     tally = run(api, oracle)
     assert api.predictions() == [(only, "camvo", 0.75), (only, "red", 0.5)]
-    assert tally.summary().startswith("2 predictions stored for 1 tasks")
+    assert tally.summary().startswith("2 predictions stored for 1 task")
 
 
 # -- refresh
@@ -343,7 +343,7 @@ def test_a_task_that_fails_is_asked_about_once_in_a_run(api: LabelStudioApi) -> 
     tally = run(api, oracle, batch=3)
     assert tally == Tally(created=1, failed=Counter(no_vote=1, budget_exhausted=1))
     assert oracle.asked == [[first, second, third]]
-    assert "1 tasks failed (no_vote): mend no_vote" in tally.summary()
+    assert "1 task failed (no_vote): mend no_vote" in tally.summary()
 
 
 def test_a_blind_task_is_asked_about_once_and_is_not_left(api: LabelStudioApi) -> None:
@@ -497,7 +497,7 @@ def test_tasks_with_annotations_are_asked_about_only_if_wanted(api: LabelStudioA
     backend = Oracle()
     tally = run(api, backend)
     assert (backend.asked, tally) == ([[open_]], Tally(created=1, unchanged=1, annotated=1))
-    assert "1 of these have annotations and were not asked about: --annotated asks" in tally.summary()
+    assert "1 of these has annotations and was not asked about: --annotated asks" in tally.summary()
     run(api, backend, annotated=True)
     assert backend.asked == [[open_], [annotated]]
 

@@ -48,7 +48,7 @@ def test_a_pruned_file_is_smaller_and_sound(folder: Path) -> None:
     assert (run.returncode, run.stderr) == (0, "")
     assert f"{3 * len(OLD)} answers were deleted" in run.stdout
     assert (folder / "ledger.sqlite").stat().st_size < before
-    assert "The ledger is sound: 1 projects." in ledger(folder, "verify").stdout
+    assert "The ledger is sound: 1 project." in ledger(folder, "verify").stdout
     assert "Nothing is older than 90d." in ledger(folder, "prune", "--older", "90d", "--yes").stdout
 
 

@@ -71,7 +71,8 @@ def _to_certify(project: ProjectReport, question: QuestionReport, certify: Certi
     guarantee = question.guarantee
     target = share_of_hundred(guarantee.target)
     if certify.needed is None and certify.wanted is not None:
-        return too_few_tasks(certify, target)
+        text = too_few_tasks(certify, target)
+        return text if is_of_label_studio(project.key) else f"{text}; {_how(project)}"
     if certify.needed is None:
         text = f"going by the scores, too many labels are wrong to certify {target}"
         if guarantee.blind or guarantee.void:

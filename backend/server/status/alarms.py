@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from backend.errors import cure_of, meaning_of
+from backend.errors import KeyRejectedError, cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
@@ -175,8 +175,16 @@ def _pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
 
 
 def _failing(model: str, outcomes: Sequence[Outcome]) -> Alert | None:
-    """The alarm about a model whose latest calls failed, under the code of most of them."""
-    latest = outcomes[:_LATEST]
+    """The alarm about a model whose latest calls failed, under the code of most of them.
+
+    A call that was answered shows that the key is accepted now, so earlier rejections of it do not count.
+    """
+    answered = next((place for place, outcome in enumerate(outcomes) if outcome.code is None), len(outcomes))
+    latest = [
+        outcome
+        for place, outcome in enumerate(outcomes[:_LATEST])
+        if place < answered or outcome.code != KeyRejectedError.code
+    ]
     codes = Counter(outcome.code for outcome in latest if outcome.code is not None)
     if codes.total() < _MIN_FAILED or 2 * codes.total() < len(latest):
         return None

@@ -28,6 +28,7 @@ from backend.ledger.recounts import CountedRounds, OpenRound
 from backend.ledger.rounds import Accepted, AcceptedTasks, ProjectRounds
 from backend.questions import ConfigQuestion, parse_label_config
 from backend.questions.question import questions_to_ask, visible_answers
+from backend.server.status.formats import of, verb_of
 from backend.server.status.promises import covered_rounds
 from backend.settings import Environment
 from camvo.errors import CamvoError
@@ -332,7 +333,7 @@ def run_accept(
         tasks, left = run.chosen()
         count = len(tasks) if dry_run else run.accept(tasks)
     verb = "would be accepted" if dry_run else "accepted"
-    console.print(f"{count} tasks {verb}", highlight=False)
+    console.print(f"{of(count, 'task')} {verb}", highlight=False)
     for reason, number in left.most_common():
         say(console, f"{number} left out: {reason}")
     if count and not dry_run:
@@ -347,9 +348,9 @@ def run_undo(
     with existing_ledger(environment) as ledger:
         outcome = _undo_accepted(client, ledger, project, key, dry_run=dry_run)
     deleted = "would be deleted" if dry_run else "deleted"
-    lines = [f"{outcome['deleted']} annotations {deleted}; their predictions are shown again"]
+    lines = [f"{of(outcome['deleted'], 'annotation')} {deleted}; their predictions are shown again"]
     if outcome["kept"]:
         lines.append(f"{outcome['kept']} kept, because somebody has changed or confirmed them since")
     if outcome["gone"]:
-        lines.append(f"{outcome['gone']} were gone already")
+        lines.append(f"{outcome['gone']} {verb_of(outcome['gone'], 'were')} gone already")
     console.print("\n".join(lines), highlight=False)

@@ -192,7 +192,7 @@ def check_setup(console: Console, environment: Environment, *, live: bool, label
         results.append(_print_calls(console, _call_each(pool, asked, shown)))
     _print_estimate(console, loaded, pool, question, messages)
     if paid[0]:
-        line = f"So far, {paid[0]:,} tasks cost {dollars(paid[1])}: {dollars(paid[1] / paid[0])} each."
+        line = f"So far, {of(paid[0], 'task', 'cost')} {dollars(paid[1])}: {dollars(paid[1] / paid[0])} each."
         console.print(line, highlight=False)
     return all(results)
 

@@ -27,6 +27,7 @@ from backend.learning.teaching import correct_rewards
 from backend.ledger import Ledger, projects
 from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Annotations, Withdrawal
+from backend.server.status.formats import of, verb_of
 from backend.settings import Environment, Settings
 from backend.upkeep import Pruned
 
@@ -91,7 +92,8 @@ class LabelsToForget:
                 corrected = _withdraw(ledger, withdrawal, loaded, advance)
             done = "withdrawn" if withdrawal.withdrawn else "back"
             console.print(
-                f"The labels are {done}. {corrected} rounds teach something else now.", highlight=False
+                f"The labels are {done}. {of(corrected, 'round', 'teach')} something else now.",
+                highlight=False,
             )
         finally:
             ledger.close()
@@ -133,8 +135,8 @@ def _forget_described(affected: AffectedLabels, withdrawal: Withdrawal) -> str:
     truths = f" ({affected.ground_truths} of them ground truth)" if affected.ground_truths else ""
     change = "to withdraw" if withdrawal.withdrawn else "to bring back"
     return (
-        f"{affected.annotations} annotations {change}{truths}, on {affected.task_count} tasks"
-        f" with {affected.rounds} rounds, in {len(affected.tasks)} projects"
+        f"{of(affected.annotations, 'annotation')} {change}{truths}, on {of(affected.task_count, 'task')}"
+        f" with {of(affected.rounds, 'round')}, in {of(len(affected.tasks), 'project')}"
     )
 
 
@@ -176,7 +178,7 @@ def prune_ledger(
         plans = [upkeep.planned(ledger, each.key, age) for each in stored]
         plans = [plan for plan in plans if plan.events or plan.rounds]
         for plan in plans:
-            say(console, _described(plan, "to be"))
+            say(console, _described(plan, done=False))
         if sum(plan.rounds for plan in plans) < _WORTH_A_BASE * sum(plan.bases for plan in plans):
             say(console, "The sums take up to 8 MB a question, so a file with so few rounds may grow.")
         if not plans:
@@ -190,8 +192,8 @@ def prune_ledger(
                 done = upkeep.prune(ledger, plan.project, age, lambda_l=lambda_l, advance=advance)
             say(
                 console,
-                f"{_described(done, 'were')}, {done.answers} answers were deleted, "
-                f"{done.lines} lines of batches too",
+                f"{_described(done, done=True)}, {of(done.answers, 'answer', 'were')} deleted, "
+                f"{of(done.lines, 'line')} of batches too",
             )
         upkeep.forget_orphans(ledger)
         if compact:
@@ -207,9 +209,10 @@ def verify_ledger(console: Console, environment: Environment, url: str | None) -
             for problem in upkeep.problems(connection, advance):
                 found += 1
                 say(console, f"{problem.kind}: {problem.where}: {problem.what}")
-        problems = f"{found} problem{'s' * (found != 1)}"
-        sound = f"The ledger is sound: {total} project{'s' * (total != 1)}."
-        console.print(problems if found else sound, highlight=False)
+        console.print(
+            of(found, "problem") if found else f"The ledger is sound: {of(total, 'project')}.",
+            highlight=False,
+        )
     return not found
 
 
@@ -231,12 +234,12 @@ def copy_ledger(console: Console, environment: Environment, target_url: str) -> 
             total = sum(upkeep.row_counts(connection).values())
         with progress_bar(console, "rows", total, transient=True) as advance:
             copied = upkeep.copy(source, target, advance)
-        say(console, f"{sum(copied.values())} rows copied to {target.place}")
+        say(console, f"{of(sum(copied.values()), 'row')} copied to {target.place}")
         with target.read() as connection:
             wrong = list(upkeep.problems(connection, lambda _: None))
     if wrong:
         raise LedgerError(
-            f"the copy has {len(wrong)} problems, as its source probably has",
+            f"the copy has {of(len(wrong), 'problem')}, as its source probably has",
             where=wrong[0].where,
             fix="run `camvo ledger verify` on both",
         )
@@ -272,8 +275,7 @@ def _opened(out: Path | None) -> Iterator[IO[str]]:
         ) from error
 
 
-def _described(plan: Pruned, be: str) -> str:
-    return (
-        f"project {plan.project}: {plan.events} events (up to number {plan.through}) {be} summed up,"
-        f" {plan.rounds} rounds {be} pruned"
-    )
+def _described(plan: Pruned, *, done: bool) -> str:
+    events, rounds = (verb_of(each, "were") if done else "to be" for each in (plan.events, plan.rounds))
+    folded = f"{of(plan.events, 'event')} (up to number {plan.through}) {events} summed up"
+    return f"project {plan.project}: {folded}, {of(plan.rounds, 'round')} {rounds} pruned"

@@ -47,7 +47,8 @@ def forget(  # noqa: PLR0917 - a command's options
     --from-now-on is given. The last command that covers a label decides. The server may run meanwhile.
     Repeat the command if it was interrupted.
 
-    Nothing is erased. To erase labels and texts for good, delete the annotations or tasks in Label Studio.
+    Nothing is erased. To erase labels and texts for good, delete the annotations or tasks in Label Studio,
+    or the project there and then here: camvo ledger erase.
 
     Example: camvo ledger forget --annotator 7 --since 2026-01-01
     """
@@ -57,6 +58,27 @@ def forget(  # noqa: PLR0917 - a command's options
     number = annotator_number(annotator, "--annotator")
     wanted = LabelsToForget(number, project, task, since, undo=undo, from_now_on=from_now_on)
     wanted.forget(Console(), quiet_environment(config), agreed=consent("forget", yes=yes, dry_run=dry_run))
+
+
+@app.command()
+def erase(
+    project: Annotated[str, typer.Option(help="The project, by number or key.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: AnyConfig = None,
+) -> None:
+    """Erase a deleted project, or that of a file: its votes, answers, texts and human labels.
+
+    Delete a project in Label Studio first: it tells nobody.
+
+    What it has cost stays in the accounts. It cannot be restored.
+
+    Example: camvo ledger erase --project 3
+    """
+    from backend.commands.erase import erase_project  # noqa: PLC0415
+
+    agreed = consent("erase", yes=yes, dry_run=dry_run)
+    erase_project(Console(), quiet_environment(config), project, agreed=agreed)
 
 
 @app.command()

@@ -27,7 +27,7 @@ from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion
 from backend.questions.question import visible_answers
 from backend.server.status.build import build_report
-from backend.server.status.formats import count, dollars, moment, named_task, of, percent, seconds
+from backend.server.status.formats import count, dollars, moment, named_task, of, percent, seconds, verb_of
 from backend.server.status.question_reports import LEAST_LABELS, beyond_chance, points, replaceable
 from backend.server.status.report import (
     AgreementReport,
@@ -339,8 +339,9 @@ def _headline(project: ProjectReport) -> Iterator[tuple[str, str]]:
     for step in project.next_steps:
         where = step.command or step.url
         yield "next", step.text if where is None else f"{step.text}: {where}"
-    whole = "" if project.progress.tasks is None else f" of {count(project.progress.tasks)}"
-    yield "progress", f"{count(project.progress.predicted)}{whole} tasks have a label"
+    whole, predicted = project.progress.tasks, project.progress.predicted
+    said = of(predicted, "task") if whole is None else f"{count(predicted)} of {of(whole, 'task')}"
+    yield "progress", f"{said} {verb_of(predicted, 'have')} a label"
 
 
 def _estimated(estimate: EstimateReport) -> str:

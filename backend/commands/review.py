@@ -509,7 +509,7 @@ def _print_review_list(console: Console, review: _ReviewList, *, as_json: bool) 
         return
     if review.tasks:
         console.print(_table(review.tasks))
-    console.print(f"{review.open} tasks have a prediction and no annotation.", highlight=False)
+    console.print(f"{of(review.open, 'task', 'have')} a prediction and no annotation.", highlight=False)
     for line in _about_prices(review):
         say(console, line)
     if review.blind:

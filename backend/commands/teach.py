@@ -43,7 +43,7 @@ from backend.ledger.projects import Project, relabelled_in
 from backend.ledger.rounds import ProjectRounds
 from backend.questions import ConfigQuestion, TaskQuestion, parse_label_config
 from backend.questions.controls import TaskContent
-from backend.server.status.formats import named_task, of
+from backend.server.status.formats import named_task, of, verb_of
 from backend.settings import Settings
 from camvo.errors import CamvoError
 
@@ -311,13 +311,13 @@ class _TeachTally:
         )
         if self.ahead:
             counts += (
-                f"\n{self.ahead} of the labels are about tasks that the project has not labelled, and count"
-                " once it has: are the texts and columns the same as there?"
+                f"\n{self.ahead} of the labels {verb_of(self.ahead, 'are')} about tasks that the project has"
+                " not labelled: they count once it has. Are the texts and columns the same as there?"
             )
         if self.blind:
             counts += (
-                f"\n{self.blind} of the labels are about blind tasks: they test scores and certify labels,"
-                " and teach nothing"
+                f"\n{self.blind} of the labels {verb_of(self.blind, 'are')} about blind tasks: they test"
+                " scores and certify labels, and teach nothing"
             )
         counts = "\n".join([counts, *self.held_up])
         named = {name: number for name, number in sorted(self.annotators.items()) if name != str(number)}

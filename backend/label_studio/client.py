@@ -45,6 +45,9 @@ NEXT_TAB: Final = "CaMVo: label next"
 BLIND_TAB: Final = "CaMVo: blind tasks"
 DISPUTED_TAB: Final = "CaMVo: disputed"
 
+_AWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
+"""What a proxy says whose server is away."""
+
 _TABS: Final = frozenset({OVERVIEW_TAB, NEXT_TAB, BLIND_TAB, DISPUTED_TAB})
 _SHOWN_COLUMNS: Final = frozenset({"predictions_results", "predictions_score"})
 """The columns with our label and our score, which Label Studio hides in a new tab."""
@@ -112,7 +115,12 @@ def _refused(where: str, path: str, status: int, body: Any) -> LabelStudioError:
         return LabelStudioMissingError(
             f"Label Studio does not find it: {detail}",
             where=where,
-            fix="check the project's number, and that the key's owner is a member",
+            fix="check the project's number, and that the key's owner is a member; if it was deleted,"
+            " `camvo ledger erase` erases it here, too",
+        )
+    if status in _AWAY:
+        return LabelStudioUnreachableError(
+            f"Label Studio is away: {detail}", where=where, fix="start it, or see the log of its proxy"
         )
     fixes = (fix for words, fix in _FIXES.items() if words in reason)
     fix = next(fixes, "see Label Studio's log")
@@ -315,7 +323,7 @@ class Client:
         return int(self._tasks(project, {}, size=1)["total"])
 
     def pages(
-        self, project: int, *, annotated: bool = False, size: int = PAGE
+        self, project: int, *, annotated: bool = False, size: int = PAGE, after: int = 0
     ) -> Iterator[list[dict[str, Any]]]:
         """All tasks with their annotations and predictions, in ascending order of number, page by page.
 
@@ -326,14 +334,15 @@ class Client:
             project: the project's number.
             annotated: list only tasks with an annotation; skipped annotations count.
             size: tasks per page.
+            after: list only tasks with higher numbers.
         """
         has_annotations = _where("annotations_ids", "empty", "Number", "false")
-        yield from self._listed(project, [has_annotations] if annotated else [], size)
+        yield from self._listed(project, [has_annotations] if annotated else [], size, after)
 
     def _listed(
-        self, project: int, filters: Sequence[Mapping[str, Any]], size: int
+        self, project: int, filters: Sequence[Mapping[str, Any]], size: int, after: int = 0
     ) -> Iterator[list[dict[str, Any]]]:
-        last = 0
+        last = after
         while True:
             items = [_where("id", "greater", "Number", last), *filters]
             query = {"filters": {"conjunction": "and", "items": items}, "ordering": ["tasks:id"]}

@@ -183,6 +183,19 @@ def transition(
     return Transition(before, made, anew, open_, priors, everyone=everyone, first=first)
 
 
+def config_with_rounds(connection: Connection, project: str, asked: Asked, now: float) -> LabelConfig:
+    """A label config with the questions under which the rounds are that its tasks will keep.
+
+    These are those before, as long as nobody has said what becomes of labels, and those whose rounds
+    are carried over once the first task is asked about. Nothing is changed here.
+    """
+    found = transition(connection, project, asked, now)
+    if found.open:
+        return found.under_old_labels(asked.config)
+    kept = {scheme.control: found.before[scheme.control] for scheme, _ in found.present}
+    return replace(found, before=kept).under_old_labels(asked.config)
+
+
 def _edited(
     latest: Scheme, old: ConfigQuestion, new: ConfigQuestion, asked: Asked, now: float
 ) -> Scheme | None:

@@ -10,7 +10,20 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from backend.ledger import projects
 from backend.ledger.database import tables
@@ -216,6 +229,20 @@ def is_open(project: str, task: ColumnElement[int]) -> ColumnElement[bool]:
         _table.c.project == project, ~_table.c.deleted, ~_table.c.withdrawn, _table.c.task.is_not(None)
     )
     return task.not_in(annotated)
+
+
+def is_overruled() -> ColumnElement[bool]:
+    """The condition that an annotation is none of the ground truth that counts alone on its task."""
+    truths = tables.human_annotations.alias().c
+    has_truth = exists().where(
+        truths.project == _table.c.project,
+        truths.task == _table.c.task,
+        truths.ground_truth,
+        truths.teaches,
+        ~truths.withdrawn,
+        ~truths.deleted,
+    )
+    return and_(~_table.c.ground_truth, has_truth)
 
 
 def in_scope(

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    and_,
     bindparam,
     case,
     exists,
@@ -239,14 +240,18 @@ UNREAD = frozenset({BadAnswerError.code, CutOffError.code, RefusedError.code})
 
 _LONGEST_EXAMPLE = 200
 
+_WITHOUT_TEXT = {RefusedError.code: "(refused)", CutOffError.code: "(cut off)"}
+_EMPTY = "(empty or far too long)"
+"""What is said of an answer whose text the ledger does not hold; a far too long one is not stored."""
+
 
 def unread_examples(connection: Connection, project: str) -> dict[str, str]:
     """Return model → the beginning of its latest answer about a task on which it gave no vote.
 
-    The texts of tasks may be repeated in it.
+    Of a model none of whose answers has a text, it says why. The texts of tasks may be repeated in it.
     """
     voteless = (
-        select(_votes.model, _rounds.task)
+        select(_votes.model, _rounds.task, _votes.failure)
         .join(tables.rounds, _rounds.id == _votes.round_id)
         # A model that rests after such failures may have been asked before the latest rounds only.
         .where(_votes.project == project, _votes.failure.in_(UNREAD), _votes.voted.is_not(None))
@@ -255,16 +260,26 @@ def unread_examples(connection: Connection, project: str) -> dict[str, str]:
         .subquery()
         .c
     )
-    failed = select(_failed.task).where(_failed.project == project, _failed.code.in_(UNREAD)).limit(_WINDOW)
-    about = exists().where(voteless.model == _answers.model, voteless.task == _answers.task)
+    failed = (
+        select(_failed.task, _failed.code)
+        .where(_failed.project == project, _failed.code.in_(UNREAD))
+        .limit(_WINDOW)
+        .subquery()
+        .c
+    )
+    about = and_(voteless.model == _answers.model, voteless.task == _answers.task)
+    beginning = func.substr(_answers.content, 1, _LONGEST_EXAMPLE).label("beginning")
     found = (
-        select(_answers.model, func.substr(_answers.content, 1, _LONGEST_EXAMPLE).label("beginning"))
-        .where(_answers.project == project, _answers.content != "")
-        .where(about | _answers.task.in_(failed.subquery().select()))
-        .order_by(_answers.created_at)
+        select(_answers.model, beginning, func.coalesce(voteless.failure, failed.code).label("why"))
+        .outerjoin(voteless.model.table, about)
+        .outerjoin(failed.task.table, failed.task == _answers.task)
+        .where(_answers.project == project, voteless.model.is_not(None) | failed.task.is_not(None))
+        .order_by(_answers.content != "", _answers.created_at)
     )
     return {
-        model_of(row.model) or row.model: " ".join(row.beginning.split()) for row in connection.execute(found)
+        model_of(row.model) or row.model: " ".join(row.beginning.split())
+        or _WITHOUT_TEXT.get(row.why, _EMPTY)
+        for row in connection.execute(found)
     }
 
 

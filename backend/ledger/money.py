@@ -31,6 +31,7 @@ from sqlalchemy import (
     case,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -624,7 +625,8 @@ def usage_by_model(
 ) -> dict[str, _ModelUsage]:
     """Return the usage of those models that ever answered, over all projects, by the model's name.
 
-    Each call counts with at most what it could take, so that no absurd number raises the expected prices.
+    Refusals and other answers that could not be used are answers too. Each call counts with at most what it
+    could take, so that no absurd number raises the expected prices.
 
     Args:
         connection: a read transaction.
@@ -662,7 +664,7 @@ def _usage_of(most_output: tuple[tuple[str, int], ...], max_factor: int) -> Sele
         )
         .where(
             _calls.c.state == "settled",
-            _calls.c.error_code.is_(None),
+            or_(_calls.c.error_code.is_(None), _calls.c.output_tokens > 0),
             _calls.c.model.in_([model for model, _ in most_output]),
         )
         .group_by(_calls.c.model)

@@ -29,7 +29,7 @@ from backend.errors import WithdrawnError
 from backend.ledger.blind_tasks import is_represented
 from backend.ledger.database import tables
 from backend.ledger.database.statements import among
-from backend.ledger.human_annotations import is_open
+from backend.ledger.human_annotations import is_open, is_overruled
 from backend.ledger.money import EVERY_PROJECT, TOTAL, from_picodollars
 from backend.ledger.recounts import (
     Recounts,
@@ -56,7 +56,7 @@ class HumansRow:
 
     Attributes:
         annotations: annotations that are not deleted.
-        teaching: those that teach, or will once their task has a round; not tied or blind ones.
+        teaching: those that teach, or will once their task has a round; not tied, overruled or blind ones.
         tasks: tasks that somebody has labelled, and not only skipped, also where people are tied.
         ground_truths: those marked as ground truth.
         withdrawn: those that ``camvo ledger forget`` has withdrawn; they are in no other count but the first.
@@ -457,11 +457,11 @@ class ProjectSums:
     project: str
 
     def humans(self) -> HumansRow:
-        """Count a project's human annotations."""
+        """Count a project's human annotations. Beside a ground truth of its task no other one teaches."""
         of_task = and_(_rounds.project == _annotations.project, _rounds.task == _annotations.task)
         decided = exists().where(of_task, _rounds.taught_by == "human")
         labelled = and_(_annotations.teaches, ~_annotations.withdrawn)
-        teaches = and_(labelled, or_(decided, ~exists().where(of_task)))
+        teaches = and_(labelled, ~is_overruled(), or_(decided, ~exists().where(of_task)))
         query = select(
             func.count().label("annotations"),
             func.count(case((teaches, 1))).label("teaching"),

@@ -32,6 +32,7 @@ from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.label_studio.predictions import without_lists
 from backend.learning.actions import ACTIONS
+from backend.learning.projects import project_settings
 from backend.ledger.database.statements import now
 from backend.ledger.missing_votes import Mark
 from backend.ledger.projects import Project, is_of_label_studio
@@ -433,8 +434,11 @@ def _progress() -> Response:
     """The progress of a run of ``camvo predict``."""
     first, last, after = (_query_number(name) for name in ("first", "last", "after"))
     with _runtime().ledger.read() as connection:
-        progress = project_progress(connection, _asked_project(connection).key, first, last, after)
-    return jsonify(progress | {"waiting": _runtime().waiting()})
+        stored = _asked_project(connection)
+        progress = project_progress(connection, stored.key, first, last, after)
+    own, _ = project_settings(stored, _runtime().settings)
+    patience = {"patience_hours": own.patience_hours}
+    return jsonify(progress | patience | {"waiting": _runtime().waiting()})
 
 
 @_pages.get("/missing")

@@ -30,6 +30,7 @@ from backend.errors import BadBodyError, LedgerError
 from backend.label_studio.payloads import START_TRAINING, JobTerms, WebhookEvent, parse_task
 from backend.learning.actions import CatchUp, Training, forget_next, parts, prepare_event
 from backend.learning.annotators import ReliabilityFits, ReliabilityWatch
+from backend.learning.label_schemes import Asked, config_with_rounds
 from backend.learning.teaching import RewardCorrections
 from backend.ledger import LedgerAccess, money
 from backend.ledger.database.statements import try_write
@@ -155,9 +156,15 @@ class _Quotes:
         require_questions(config)
         settings = self._settings(project)
         maker = QuoteMaker(self._process, settings, project)
-        maker.count(_jobs(project, config, settings, tasks), below)
+        maker.count(_jobs(project, self._kept(project, config, settings), settings, tasks), below)
         sums = {field.name: getattr(maker.tally, field.name) for field in fields(maker.tally)}
         return sums, None if maker.example is None else maker.example.task
+
+    def _kept(self, project: str, config: LabelConfig, settings: Settings) -> LabelConfig:
+        """The label config with the questions whose rounds tasks keep; a run asks about the others."""
+        asked = Asked.under(settings, config, self._process.embedder.identity)
+        with self._process.ledger.read() as connection:
+            return config_with_rounds(connection, project, asked, time.time())
 
     def quote(
         self, project: str, config: LabelConfig, example: Sequence[Any], counted: Mapping[str, int]
@@ -168,7 +175,7 @@ class _Quotes:
 
         def start() -> Future[Quote]:
             maker = QuoteMaker(self._process, settings, project, tally=tally)
-            for job in _jobs(project, config, settings, example[:1]):
+            for job in _jobs(project, self._kept(project, config, settings), settings, example[:1]):
                 maker.ask_as_of(job)
             return self._threads.submit(maker.quote)
 

@@ -233,7 +233,7 @@ def test_refresh_replaces_what_differs_and_doubles_nothing(installation: Install
     other = {**double, "model_version": "somebody-elses"}
     installation.studio.ask("POST", "/api/predictions/", other)
     done = installation.camvo("predict", project, "--refresh")
-    assert "0 predictions stored, 2 replaced, 1 tasks left" in done.stdout, done.stdout
+    assert "0 predictions stored, 2 replaced, 1 task left" in done.stdout, done.stdout
     ours = [stored for stored in installation.predictions(project) if stored[1] == "camvo"]
     assert ours == right
     assert len(installation.predictions(project)) == len(right) + 1

@@ -203,7 +203,7 @@ def test_camvo_predict_stores_votes_as_a_retrieve_does(installation: Installatio
     [task] = installation.add(ballot, {"text": f"Again. {DIVIDED}"})
     done = installation.camvo("predict", ballot, "--no-wait")  # for the model that always fails
     said = done.stdout + done.stderr
-    assert "4 predictions stored for 1 tasks, 0 replaced, 3 tasks left" in done.stdout, said
+    assert "4 predictions stored for 1 task, 0 replaced, 3 tasks left" in done.stdout, said
     versions = [version for number, version, _ in installation.predictions(ballot) if number == task]
     assert versions == ["camvo", "camvo/blue", "camvo/green", "camvo/red"]
 

@@ -69,7 +69,7 @@ def tasks(installation: Installation, tag: Tag) -> list[dict[str, Any]]:
     opened, _ = installation.add(project, dict(tag.data), dict(tag.data))
     installation.open(opened)
     done = installation.camvo("predict", project)
-    assert "1 predictions stored, 0 replaced, 1 tasks left" in done.stdout, done.stdout + done.stderr
+    assert "1 prediction stored, 0 replaced, 1 task left" in done.stdout, done.stdout + done.stderr
     return installation.tasks(project)
 
 

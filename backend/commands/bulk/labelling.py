@@ -29,7 +29,7 @@ from backend.models.rates.gate import request_size
 from backend.questions import ConfigQuestion
 from backend.questions.question import policy_for
 from backend.runtime import AnnotationProcess
-from backend.server.status.formats import of
+from backend.server.status.formats import of, verb_of
 from backend.server.status.missing import Ending, Missing, missing_of
 from backend.server.status.work import SAME_COMMAND
 from backend.settings import Settings
@@ -89,7 +89,7 @@ class RunCounts:
         """A line with what was done, and a line for each problem that may need action."""
         partly = f", {self.partly:,} more for some of their questions" if self.partly else ""
         lines = [
-            f"{self.labelled:,} of {self.tasks:,} tasks labelled now and {self.labelled_before:,}"
+            f"{self.labelled:,} of {of(self.tasks, 'task')} labelled now and {self.labelled_before:,}"
             f" before{partly} ({of(self.rows, 'row')}); the project has cost ${spent:.4f}"
         ]
         if self.out_of_money:
@@ -97,10 +97,11 @@ class RunCounts:
         if self.hopeless:
             lines.append("the run ended early, because no model voted on any task")
         if self.waiting:
-            lines.append(f"{self.waiting:,} tasks wait for providers' batches")
+            lines.append(f"{of(self.waiting, 'task', 'wait')} for providers' batches")
         if left := self.left - self.waiting:
             lines.append(
-                f"{left:,} tasks were not reached or have no label: the same command continues with them"
+                f"{of(left, 'task', 'were')} not reached or {verb_of(left, 'have')} no label:"
+                " the same command continues with them"
             )
         return "\n".join(lines)
 
@@ -452,8 +453,8 @@ class _Sweeps:
             console.print("--no-wait decides tasks without the models that are down", soft_wrap=True)
         process.stop_asking()
         console.print(
-            f"stopping when the calls of {self.labelling.under_way} tasks have ended; Ctrl-C drops their"
-            " answers, which may be billed all the same",
+            f"stopping when the calls of {of(self.labelling.under_way, 'task')} have ended; Ctrl-C drops"
+            " their answers, which may be billed all the same",
             soft_wrap=True,
         )
         try:

@@ -23,7 +23,7 @@ from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.quotes.quote import Quote
-from backend.server.status.formats import dollars
+from backend.server.status.formats import dollars, of
 from backend.server.status.missing import Ending, Missing
 from backend.settings import Environment
 
@@ -101,7 +101,7 @@ def _run_pilot(
     sample = _sample(run, tasks, options.pilot, console)
     backend.job = {"usd": options.purse.usd, "aim_usd": None, "everyone": True, "no_wait": options.no_wait}
     pilot = replace(run, only=sample, refresh=False, tally=Tally())
-    console.print(f"pilot: every model is asked about {len(sample):,} random tasks", highlight=False)
+    console.print(f"pilot: every model is asked about {of(len(sample), 'random task')}", highlight=False)
     _run_on_terminal(console, pilot, len(sample))
 
 
@@ -180,6 +180,7 @@ def _predict(client: Client, backend: BackendClient, project: int, options: Labe
         failed=options.failed or options.retry_failed,
         annotated=options.annotated,
         in_order=options.in_order,
+        waits=not options.no_wait,
         batch=options.at_once,
     )
     if options.recount:

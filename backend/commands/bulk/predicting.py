@@ -14,17 +14,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from backend.annotation.job import random_draw
 from backend.annotation.job_questions import ALL, is_below
 from backend.annotation.queue import AUDIT, CROWDED, DEADLINE, OUTAGE
-from backend.commands.shared.backend_client import Progress, TaskAnswer
+from backend.commands.shared.backend_client import BackendAwayError, Progress, TaskAnswer
 from backend.commands.shared.output import Advance
-from backend.errors import BackendError, BatchPendingError, BodyTooLargeError, cure_of
+from backend.errors import (
+    BackendError,
+    BatchPendingError,
+    BodyTooLargeError,
+    LabelStudioUnreachableError,
+    cure_of,
+)
 from backend.label_studio import predictions
 from backend.label_studio.client import Client
 from backend.ledger.database.statements import portions
+from backend.server.status.formats import of, verb_of
 from backend.server.status.missing import Ending, Missing
 
 
@@ -85,43 +92,52 @@ class Tally:
 
     def summary(self) -> str:
         """Return a line with what was done, and a line for each problem that may need action."""
-        tasks = "" if self.stored in {0, self.created} else f" for {self.created} tasks"
+        tasks = "" if self.stored in {0, self.created} else f" for {of(self.created, 'task')}"
         lines = [
-            f"{self.stored or self.created} predictions stored{tasks}, {self.replaced} replaced,"
-            f" {self.unchanged} tasks left unchanged"
+            f"{of(self.stored or self.created, 'prediction')} stored{tasks}, {self.replaced} replaced,"
+            f" {of(self.unchanged, 'task')} left unchanged"
         ]
         if self.repaired:
+            was = verb_of(self.repaired, "were")
             lines.append(
-                f"{self.repaired} predictions in Label Studio were older than the ledger's, and were replaced"
+                f"{of(self.repaired, 'prediction')} in Label Studio {was} older than the ledger's, and {was}"
+                " replaced"
             )
         if self.annotated:
+            have, were = (verb_of(self.annotated, verb) for verb in ("have", "were"))
             lines.append(
-                f"{self.annotated} of these have annotations and were not asked about: --annotated asks"
+                f"{self.annotated} of these {have} annotations and {were} not asked about: --annotated asks"
             )
         if self.blind:
-            lines.append(f"{self.blind} tasks are kept blind for the audit: label them without a prediction")
-        counted = [("lack a label for a question", self.partly)]
+            blind = of(self.blind, "task", "are")
+            lines.append(f"{blind} kept blind for the audit: label them without a prediction")
+        counted = [("lack", " a label for a question", self.partly)]
         if self.missing is None:
-            counted.insert(0, ("failed", self.failed))
+            counted.insert(0, ("", " failed", self.failed))
         lines += [
-            f"{tasks} tasks {what} ({code}): {self.fixes.get(code, cure_of(code))}"
-            for what, of_code in counted
+            f"{of(tasks, 'task', verb)}{what} ({code}): {self.fixes.get(code, cure_of(code))}"
+            for verb, what, of_code in counted
             for code, tasks in of_code.most_common()
         ]
         if self.waiting:
-            lines.append(f"{self.waiting} tasks wait for providers' batches: camvo jobs lists them")
+            lines.append(f"{of(self.waiting, 'task', 'wait')} for providers' batches: camvo jobs lists them")
         if self.undecided:
-            lines.append(f"{self.undecided} tasks have no prediction yet: models are slow; run it again")
-        if self.too_large:
-            lines.append(f"{self.too_large} tasks are too large: raise the server's CAMVO_MAX_BODY_MB")
-        if self.refused:
             lines.append(
-                f"{self.refused} predictions were refused by Label Studio: they do not fit its label config"
+                f"{of(self.undecided, 'task', 'have')} no prediction yet: models are slow; run it again"
             )
+        if self.too_large:
+            lines.append(
+                f"{of(self.too_large, 'task', 'are')} too large: raise the server's CAMVO_MAX_BODY_MB"
+            )
+        if self.refused:
+            refused = of(self.refused, "prediction", "were")
+            lines.append(f"{refused} refused by Label Studio: they do not fit its label config")
         if self.missing is not None:
             lines += self.missing.lines()
         return "\n".join(lines)
 
+
+_Answer = TypeVar("_Answer")
 
 _EVERY = 1.0
 """Seconds between two looks."""
@@ -194,6 +210,44 @@ class _Predictor(_Watched, Protocol):
         """Return the tasks that ended without a prediction."""
 
 
+_AWAY_PAUSE = 5.0
+"""Seconds between two tries while a server is away."""
+
+
+@dataclass(slots=True)
+class _Patience:
+    """Repeats what fails because a server is away, for ``seconds`` at most."""
+
+    seconds: float = 0.0
+
+    def with_servers(self, request: Callable[[], _Answer], show: Callable[[str], object]) -> _Answer:
+        """Return the answer of a request to Label Studio or CaMVo.
+
+        Args:
+            request: sends it; it may be sent again although it was heard.
+            show: called with what is waited for, in words, and with nothing once that is back.
+
+        Raises:
+            CamvoError: it fails for another reason, or is away for longer than the patience.
+        """
+        began, since = 0.0, ""
+        while True:
+            try:
+                answer = request()
+            except (LabelStudioUnreachableError, BackendAwayError) as error:
+                if not since:
+                    began, since = time.monotonic(), time.strftime("%H:%M")
+                if time.monotonic() - began >= self.seconds:
+                    raise
+                most = f"{self.seconds / 3600.0:.2g} hours at most"
+                show(f"waiting for {error.where} since {since}, {most}: {error.message}")
+                time.sleep(_AWAY_PAUSE)
+            else:
+                if since:
+                    show("")
+                return answer
+
+
 @dataclass(frozen=True, slots=True)
 class PredictionRun:
     """One run over one project; its tally says what was done so far, also after an interruption.
@@ -203,6 +257,7 @@ class PredictionRun:
     which the backend failed before, ``only`` about those with these numbers, and about ``most`` tasks at
     most. Tasks with annotations are asked about only with ``annotated``. ``batch`` tasks are in one request.
     With ``in_order`` tasks are asked about in the order of their numbers, otherwise in a random one.
+    With ``waits`` it waits while Label Studio or the backend is away, as long as a job may wait for a model.
     """
 
     client: Client
@@ -219,12 +274,14 @@ class PredictionRun:
     only: Sequence[int] | None = None
     batch: int = 50
     most: int | None = None
+    waits: bool = False
     tally: Tally = field(default_factory=Tally)
+    patience: _Patience = field(default_factory=_Patience, repr=False)
 
     def __call__(self, advance: Advance) -> Tally:
         """Go through the project once."""
         tally, asked, seen = self.tally, 0, list[int]()
-        before = self.predictor.progress(self.key)
+        before = self._progress()
         spent_before = before.spent_usd - tally.spent_usd
         for wanted in self._wanted(seen, advance):
             chosen = wanted[: None if self.most is None else self.most - asked]
@@ -232,18 +289,37 @@ class PredictionRun:
             shown = _Shown(advance, tally, spent_before, len(chosen))
             answers = self._answers(chosen, tally, shown) if chosen else {}
             if answers:
-                self._store(self.client.tasks(self.project, list(answers)), answers, tally)
+                self._with_servers(partial(self._store_anew, answers, tally))
             if chosen:
                 tally.asked += len(chosen)
-                tally.spent_usd = self.predictor.progress(self.key).spent_usd - spent_before
+                tally.spent_usd = self._progress().spent_usd - spent_before
                 tally.usd_asked = tally.spent_usd
             shown.all()
             if asked == self.most:
                 break
-        after = self.predictor.progress(self.key)
+        after = self._progress()
         tally.spent_usd = after.spent_usd - spent_before
         self.check(seen, everything=after.countings > before.countings)
         return tally
+
+    def _with_servers(self, request: Callable[[], _Answer]) -> _Answer:
+        """Return the answer of a request, which is repeated while Label Studio or the backend is away."""
+
+        def show(text: str) -> None:
+            self.tally.awaited = text
+
+        return self.patience.with_servers(request, show)
+
+    def _progress(self) -> Progress:
+        """How far the project is; it also says how long the run may wait."""
+        progress = self._with_servers(lambda: self.predictor.progress(self.key))
+        if self.waits and progress.patience:
+            self.patience.seconds = progress.patience
+        return progress
+
+    def _tasks(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Tasks as they are in Label Studio now."""
+        return self._with_servers(lambda: self.client.tasks(self.project, numbers))
 
     def _wanted(self, seen: list[int], advance: Advance) -> Iterator[list[dict[str, Any]]]:
         """Read the tasks to ask about, portion by portion, and add the number of each task to ``seen``.
@@ -268,7 +344,7 @@ class PredictionRun:
                 numbers += [task["id"] for task in wanted]
         numbers.sort(key=lambda number: random_draw("order", self.key, number))
         for portion in portions(numbers, self.batch):
-            wanted = [*filter(self._is_wanted, self.client.tasks(self.project, portion))]
+            wanted = [*filter(self._is_wanted, self._tasks(portion))]
             leave(len(portion) - len(wanted))
             yield wanted
 
@@ -283,7 +359,7 @@ class PredictionRun:
                 sample differs.
         """
         if not everything:
-            newest = self.predictor.progress(self.key).last_round
+            newest = self._progress().last_round
             draw = partial(random_draw, f"check {newest}", self.key)
             if not self._correct_all(nsmallest(_SAMPLE, numbers, draw)):
                 return
@@ -295,7 +371,7 @@ class PredictionRun:
 
     def _correct(self, numbers: Sequence[int]) -> int:
         """Correct what Label Studio shows of tasks that nobody is at work on; return how many differed."""
-        tasks, _ = predictions.untouched(self.client.tasks(self.project, numbers) if numbers else [])
+        tasks, _ = predictions.untouched(self._tasks(numbers) if numbers else [])
         stored, found = Tally(), self._ask(tasks, Tally(), stored_only=True) if tasks else {}
         answers = {task: answer.predictions for task, answer in found.items() if answer.predictions}
         self._store([task for task in tasks if task["id"] in answers], answers, stored, correct=True)
@@ -332,11 +408,22 @@ class PredictionRun:
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
         if self.only is None and not self.failed:
-            yield from self.client.pages(self.project, size=self.batch)
+            last = 0
+            while page := self._page(last):
+                yield page
+                last = page[-1]["id"]
             return
-        numbers = self.predictor.failed_tasks(self.key) if self.only is None else self.only
+        numbers = self.only
+        if numbers is None:
+            numbers = self._with_servers(lambda: self.predictor.failed_tasks(self.key))
         for portion in portions(numbers, self.batch):
-            yield self.client.tasks(self.project, portion)
+            yield self._tasks(portion)
+
+    def _page(self, after: int) -> list[dict[str, Any]]:
+        """The next tasks by number; none at the end."""
+        return self._with_servers(
+            lambda: next(self.client.pages(self.project, size=self.batch, after=after), [])
+        )
 
     def _answers(
         self, tasks: Sequence[dict[str, Any]], tally: Tally, shown: _Shown
@@ -374,7 +461,9 @@ class PredictionRun:
     ) -> dict[int, TaskAnswer]:
         """Ask the backend, in several requests if one is too large; a task that is too large is left out."""
         try:
-            results = self.predictor.predict(self.key, self.label_config, tasks, stored_only=stored_only)
+            results = self._with_servers(
+                lambda: self.predictor.predict(self.key, self.label_config, tasks, stored_only=stored_only)
+            )
         except BodyTooLargeError:
             if len(tasks) == 1:
                 tally.too_large += 1
@@ -384,6 +473,10 @@ class PredictionRun:
             first, second = (self._ask(part, tally, stored_only=stored_only) for part in parts)
             return first | second
         return {task["id"]: answer for task, answer in zip(tasks, results, strict=True)}
+
+    def _store_anew(self, answers: Mapping[int, list[dict[str, Any]]], tally: Tally) -> None:
+        """Store what Label Studio lacks now of the answers; safe to repeat."""
+        self._store(self.client.tasks(self.project, list(answers)), answers, tally)
 
     def _store(
         self,
@@ -399,6 +492,7 @@ class PredictionRun:
         been opened (Label Studio then stores a prediction itself) or deleted.
         """
         new: list[dict[str, Any]] = []
+        unchanged = 0
         replaced: list[predictions.Outdated] = []
         for task in tasks:
             answer = answers[task["id"]]
@@ -408,7 +502,7 @@ class PredictionRun:
             if (correct or self.refresh or self.failed) and not predictions.is_touched(task):
                 found = list(predictions.outdated(task, answer))
             replaced += found
-            tally.unchanged += not (absent or found)
+            unchanged += not (absent or found)
         predictions.replace_all(self.client, replaced)
         tally.replaced += len(replaced)
         nested = [prediction for prediction in new if _has_paths(prediction)]
@@ -421,6 +515,7 @@ class PredictionRun:
         refused = len(flat) - stored
         tally.refused += refused
         tally.created += max(len({prediction["task"] for prediction in new}) - refused, 0)
+        tally.unchanged += unchanged
 
 
 def _has_paths(prediction: Mapping[str, Any]) -> bool:

@@ -98,7 +98,7 @@ def _lines(quote: Quote) -> Iterator[str]:
         right = evidence.accuracy
         yield (
             f"right labels: {right.likely:.1%}, from {right.low:.1%} to {right.high:.1%}, by"
-            f" {evidence.labelled} human labels"
+            f" {of(evidence.labelled, 'human label')}"
         )
     if quote.levers and not any(lever.on for lever in quote.levers):
         yield "batches and packing are set at some models only; each line below is about all models"
@@ -121,12 +121,13 @@ def _target_lines(quote: Quote) -> Iterator[str]:
         return
     labels = _dollars(mix.labels * mix.label_usd)
     yield (
-        f"{right} right: {_dollars(mix.models_usd)} for models and {mix.labels:,} human labels"
+        f"{right} right: {_dollars(mix.models_usd)} for models and {of(mix.labels, 'human label')}"
         f" ({labels}), {_dollars(mix.usd)} in all; people alone {_dollars(mix.people_alone_usd)}"
     )
     yield (
-        f"{right} right with a probability of 95%: {mix.labels_sure:,} human labels,"
-        f" {_dollars(mix.usd_sure)} in all, as far as {quote.target.labelled:,} human labels so far can tell"
+        f"{right} right with a probability of 95%: {of(mix.labels_sure, 'human label')},"
+        f" {_dollars(mix.usd_sure)} in all, as far as {of(quote.target.labelled, 'human label')} so far"
+        " can tell"
     )
     if mix.setting is not None:
         yield f"models ask as much as that with policy: {{{mix.setting}}}"
@@ -163,7 +164,7 @@ def _why_a_range(quote: Quote) -> str:
     unmeasured = [name for name, model in quote.models.items() if not model.measured]
     if not unmeasured or quote.everyone.low == quote.everyone.high:
         return ""
-    return f" (the answers of {', '.join(unmeasured)} were never measured: up to max_tokens)"
+    return f" (no answer of {' or '.join(unmeasured)} measured yet: up to max_tokens)"
 
 
 _PILOT = 200
@@ -172,7 +173,7 @@ _PILOT = 200
 
 def _basis(quote: Quote) -> str:
     if quote.evidence.rounds:
-        return f" (95% interval, by {quote.evidence.rounds:,} rounds of this project that asked everyone)"
+        return f" (95% interval, by {of(quote.evidence.rounds, 'round')} of this project that asked everyone)"
     if quote.bill.low == quote.bill.high or quote.bill.likely is not None:
         return ""
     # A pilot shows the policy's share only if its rounds can be replayed, and always how long answers are.

@@ -40,8 +40,8 @@ class RecountTally:
             labels, scores, counted = (self.counting[name] for name in ("labels", "scores", "counted"))
             means = (self.counting[name] for name in ("score_before", "score_after"))
             lines = [
-                f"Counted again: {labels:,} of {counted:,} labels changed, and {scores:,} more scores;"
-                f" mean score {' → '.join(f'{mean:.3f}' for mean in means)}"
+                f"Counted again: {labels:,} of {of(counted, 'label')} changed, and"
+                f" {of(scores, 'more score')}; mean score {' → '.join(f'{mean:.3f}' for mean in means)}"
             ]
         lines.append(f"{of(self.replaced, 'prediction')} replaced in Label Studio")
         if self.drafted:
@@ -156,7 +156,8 @@ def _ask_for_more(counting: RecountRun, usd: float, show: Callable[[str], object
         for portion in portions(numbers, counting.batch):
             if tally.exhausted:
                 break
-            show(f"asking more: {tally.votes} votes on {tally.tasks} tasks, {dollars(tally.spent_usd)} spent")
+            votes, tasks = of(tally.votes, "vote"), of(tally.tasks, "task")
+            show(f"asking more: {votes} on {tasks}, {dollars(tally.spent_usd)} spent")
             found = counting.client.tasks(counting.project, portion)
             wanted, _ = predictions.untouched(sorted(found, key=lambda task: portion.index(task["id"])))
             tally.ask(wanted, ask)

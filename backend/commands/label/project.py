@@ -40,6 +40,7 @@ from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
 from backend.questions import parse_label_config
 from backend.recounting.automatic import Delivery
+from backend.server.status.formats import of
 from backend.server.status.missing import Ending
 from backend.settings import Environment
 from backend.threads import WorkUnderWay
@@ -106,7 +107,8 @@ class _ProjectPredictor:
             spent = money.balance(connection, project_key, money.TOTAL).spent
             newest = ProjectSums(connection, project_key).newest_round()
             countings = Recounts(connection, project_key).latest_number()
-            return Progress(decided, newest, from_picodollars(spent), countings)
+            patience = 3600.0 * self._jobs.settings.patience_hours
+            return Progress(decided, newest, from_picodollars(spent), countings, patience=patience)
 
 
 def _answer(future: Future[Prediction | None]) -> TaskAnswer:
@@ -133,7 +135,7 @@ def _complete_and_recount(
     )
     with console.status("replacing predictions"):
         replaced = process.thread.submit(delivery.deliver(project.jobs.project, _go_on)).result()
-    console.print(f"{replaced:,} predictions replaced in Label Studio", highlight=False)
+    console.print(f"{of(replaced, 'prediction')} replaced in Label Studio", highlight=False)
 
 
 async def _go_on() -> bool:
@@ -163,6 +165,7 @@ class _ProjectSweeps:
             failed=self.options.retry_failed,
             annotated=True,
             in_order=self.options.in_order,
+            waits=not self.options.no_wait,
             batch=PAGE,
             most=most,
             tally=self.tally,
@@ -170,7 +173,11 @@ class _ProjectSweeps:
         tasks = len(predictor.failed_tasks(jobs.project)) if run.failed else self.project.tasks.tasks
         spending = Spending(jobs.process.ledger, jobs.project)
         with progress_bar(
-            self.console, "labelling", tasks, note=lambda done, total: spending.so_far(), waiting=jobs.awaited
+            self.console,
+            "labelling",
+            tasks,
+            note=lambda done, total: spending.so_far(),
+            waiting=lambda: self.tally.awaited or jobs.awaited(),
         ) as advance:
             run(advance)
 

@@ -234,7 +234,8 @@ class CarriedTasks:
     def lines(self, how_to_look: str) -> Iterator[str]:
         """What is asked about again, and its price, as sentences."""
         if self.held:
-            yield f"  {self.held:,} of these labels are of earlier instructions"
+            are = formats.verb_of(self.held, "are")
+            yield f"  {self.held:,} of these labels {are} of earlier instructions"
         asked = self.named + self.doubtful + self.low
         share = f"{asked / self.tasks:.1%}" if self.tasks else "0%"
         about, most = (formats.dollars(asked * usd) for usd in self.costs)

@@ -36,6 +36,7 @@ from backend.questions.relabelling import (
     relabelled_config,
     restored_config,
 )
+from backend.server.status.formats import of, verb_of
 from backend.settings import Settings
 from camvo.votes.registry import is_answer
 from camvo.votes.relabelling import Relabelling
@@ -108,21 +109,32 @@ class RelabelPlan:
         for scheme, way in self.found.present:
             tasks = self.tasks[scheme.control]
             yield (
-                f"{scheme.control}: {tasks.labels:,} labels and {tasks.people:,} human labels are carried"
-                " over, 0 calls"
+                f"{scheme.control}: {of(tasks.labels, 'label')} and {of(tasks.people, 'human label')} are"
+                " carried over, 0 calls"
             )
-            for old, to in scheme.labels.items():
-                if old in scheme.parts:
-                    yield f"  {old} → {' or '.join(scheme.parts[old])}"
-                elif old != to:
-                    yield f"  {old} → {'(dropped)' if to is None else to}"
-            known = {*scheme.labels.values(), *(part for of in scheme.parts.values() for part in of)}
-            yield from (f"  {label} is new" for label in way.options if scheme.labels and label not in known)
+            if scheme.labels:
+                yield from self._becoming(scheme, way.options)
             yield from tasks.lines(_how_to_look(opened, scheme))
         for scheme in self.found.anew:
             again = "its tasks are asked about again when they are predicted next"
             yield f"{scheme.control}: begins anew; {again}"
         yield "Certificates of the labels before are void."
+
+    def _becoming(self, scheme: Scheme, options: Sequence[str]) -> Iterator[str]:
+        """What becomes of each label, and which labels are new; or are back, once a change is taken back."""
+        was = self.back.get(scheme.control, {}) if scheme.undo else {}
+        known = {*scheme.labels.values(), *(part for of in scheme.parts.values() for part in of)}
+        for old, to in scheme.labels.items():
+            apart = [label for label, merged in was.items() if merged == old and label in options]
+            if old in scheme.parts:
+                yield f"  {old} → {' or '.join(scheme.parts[old])}"
+            elif to is None and len(apart) > 1:
+                known.update(apart)
+                yield f"  {old} → {' and '.join(apart)} again"
+            elif old != to:
+                yield f"  {old} → {'(dropped)' if to is None else to}"
+        how = "back" if scheme.undo else "new"
+        yield from (f"  {label} is {how}" for label in options if label not in known)
 
 
 def planned(opened: Opened, wanted: LabelChanges, schemes: Schemes) -> RelabelPlan:
@@ -416,8 +428,8 @@ def _require_asked_again(
         )
         if low:
             raise ConfigError(
-                f"{scheme.control}: this change is made already, and {low:,} labels with a lower score were"
-                " carried over",
+                f"{scheme.control}: this change is made already, and {of(low, 'label')} with a lower"
+                f" score {verb_of(low, 'were')} carried over",
                 where="--below",
                 fix="after --undo, make it with --below and new names",
             )

@@ -34,6 +34,7 @@ from backend.ledger.projects import Schemes, is_of_label_studio, short_name
 from backend.questions import parse_label_config
 from backend.questions.relabelling import labels_of
 from backend.runtime import AnnotationProcess
+from backend.server.status.formats import of
 from backend.settings import Environment, Settings
 
 
@@ -70,14 +71,15 @@ def _deliver(opened: Opened, plan: RelabelPlan, console: Console) -> bool:
                     opened.client.change_prediction(each["id"], {"result": result})
                     predictions += 1
     console.print(
-        f"Label Studio: {annotations:,} annotations and {predictions:,} predictions have the new labels",
+        f"Label Studio: {of(annotations, 'annotation')} and {of(predictions, 'prediction')} have the new"
+        " labels",
         highlight=False,
     )
     if left:
         say(
             console,
-            f"{left:,} annotations are left as they are: the ledger does not know what they say, so --undo "
-            "could not bring it back",
+            f"{of(left, 'annotation', 'are')} left unchanged: the ledger does not know what people said,"
+            " so --undo could not bring it back",
         )
     if any(None in scheme.labels.values() for scheme in plan.schemes):
         say(
@@ -211,7 +213,7 @@ def relabel(
         run_each(carrying.transactions(), write)
         earlier = sum(each.rounds for each in carrying.beside)
         console.print(
-            f"{escape(carrying.scheme.control)}: {carrying.rounds:,} labels carried over"
+            f"{escape(carrying.scheme.control)}: {of(carrying.rounds, 'label')} carried over"
             + (f", and {earlier:,} of earlier instructions" if earlier else "")
             + ", 0 calls"
             + (f"; {carrying.left:,} left to be asked about again" if carrying.left else ""),

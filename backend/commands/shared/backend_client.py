@@ -44,13 +44,17 @@ class TaskAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a project is, and what the calls of the process that answers wait for, in words."""
+    """How far a project is, and what the calls of the process that answers wait for, in words.
+
+    ``patience`` has the seconds for which a job on the project may wait for something.
+    """
 
     tasks: int
     last_round: int
     spent_usd: float
     countings: int = 0
     waiting: str = ""
+    patience: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,13 @@ _RECEIVED = re.compile(r'^camvo_webhooks_total\{action="PROJECT_UPDATED"\} (\S+)
 
 
 _NO_PROGRESS = {"tasks": 0, "last_round": 0, "last_call": 0, "countings": 0, "spent_usd": 0.0, "waiting": ""}
+
+_AWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
+"""What a proxy says whose server is away."""
+
+
+class BackendAwayError(BackendError):
+    """The server cannot be reached, or the proxy in front of it cannot reach it."""
 
 
 class _ProjectUnknownThereError(BackendError):
@@ -217,7 +228,8 @@ class BackendClient:
         given = {name: value for name, value in query.items() if value is not None}
         body = self._answer("GET", "/progress", params=given, unknown=_NO_PROGRESS)
         decided, newest, countings = (int(body[name]) for name in ("tasks", "last_round", "countings"))
-        return Progress(decided, newest, float(body["spent_usd"]), countings, str(body["waiting"]))
+        spent, patience = float(body["spent_usd"]), 3600.0 * float(body.get("patience_hours", 0.0))
+        return Progress(decided, newest, spent, countings, str(body["waiting"]), patience)
 
     def mark(self, project_key: str) -> Mark:
         """Return the present moment of the server's ledger."""
@@ -355,7 +367,7 @@ class BackendClient:
         try:
             return self._http.request(method, path, **options)
         except httpx.TransportError as error:
-            raise BackendError(
+            raise BackendAwayError(
                 f"CaMVo cannot be reached: {error or type(error).__name__}",
                 where=self.url,
                 fix="start camvo serve, or correct --backend-url",
@@ -412,6 +424,8 @@ def _refusal(response: httpx.Response, where: str) -> BackendError:
     fix = body.get("fix") if isinstance(body, dict) else None
     code = body.get("code") if isinstance(body, dict) else None
     kind = _ProjectUnknownThereError if code == ProjectUnknownError.code else BackendError
+    if code is None and response.status_code in _AWAY:
+        kind = BackendAwayError
     return kind(f"the server refuses: {message or f'status {response.status_code}'}", where=where, fix=fix)
 
 

@@ -71,7 +71,8 @@ def _to_certify(project: ProjectReport, question: QuestionReport, certify: Certi
     guarantee = question.guarantee
     target = share_of_hundred(guarantee.target)
     if certify.needed is None and certify.wanted is not None:
-        return too_few_tasks(certify, target)
+        text = too_few_tasks(certify, target)
+        return text if is_of_label_studio(project.key) else f"{text}; {_how(project)}"
     if certify.needed is None:
         text = f"going by the scores, too many labels are wrong to certify {target}"
         if guarantee.blind or guarantee.void:
@@ -81,7 +82,7 @@ def _to_certify(project: ProjectReport, question: QuestionReport, certify: Certi
     if certify.needed <= certify.waiting:
         return f"label {of(certify.needed, 'more blind task')} to certify {wanted}; {_where(project)}"
     waiting = f"{count(certify.waiting)} wait" if certify.waiting else "none waits"
-    more = f"about {count(certify.needed)} more blind labels are expected to certify {wanted}"
+    more = f"about {of(certify.needed, 'more blind label', 'are')} expected to certify {wanted}"
     return f"{more}, and {waiting}; {_how(project)}"
 
 
@@ -362,7 +363,7 @@ def labelled_project(
         known = [stored.key for stored in projects.list_all(connection)]
         if len(known) != 1:
             raise ConfigError(
-                f"the ledger has {len(known)} projects", where=option, fix="name one with --project"
+                f"the ledger has {of(len(known), 'project')}", where=option, fix="name one with --project"
             )
         project = known[0]
     stored = stored_project(connection, project)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from backend.errors import cure_of, meaning_of
+from backend.errors import KeyRejectedError, cure_of, meaning_of
 from backend.ledger.missing_votes import Outcome
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.questions.relabelling import OpenLabels
@@ -175,8 +175,16 @@ def _pack_alerts(packs: Sequence[PackReport]) -> list[Alert]:
 
 
 def _failing(model: str, outcomes: Sequence[Outcome]) -> Alert | None:
-    """The alarm about a model whose latest calls failed, under the code of most of them."""
-    latest = outcomes[:_LATEST]
+    """The alarm about a model whose latest calls failed, under the code of most of them.
+
+    A call that was answered shows that the key is accepted now, so earlier rejections of it do not count.
+    """
+    answered = next((place for place, outcome in enumerate(outcomes) if outcome.code is None), len(outcomes))
+    latest = [
+        outcome
+        for place, outcome in enumerate(outcomes[:_LATEST])
+        if place < answered or outcome.code != KeyRejectedError.code
+    ]
     codes = Counter(outcome.code for outcome in latest if outcome.code is not None)
     if codes.total() < _MIN_FAILED or 2 * codes.total() < len(latest):
         return None
@@ -353,7 +361,7 @@ def _recount_alerts(project: ProjectReport) -> list[Alert]:
     if (waiting := project.recounts).command is None:
         return []
     message = (
-        f"Counted by what is known now, {waiting.would_change} of {waiting.would_count} labels would "
+        f"Counted by what is known now, {waiting.would_change} of {of(waiting.would_count, 'label')} would "
         f"change, and scores by {waiting.would_move:.2f} on average"
     )
     fix = f"run {waiting.command}"
@@ -384,7 +392,11 @@ def _hear_people(project: ProjectReport) -> str:
 def _connection_alerts(project: ProjectReport, model_version: str, found: Found) -> list[Alert]:
     if project.rounds and not found.connected:
         message = "Predictions are stored in a project that is not connected: no human label comes back"
-        return [Alert("project_not_connected", message, f"run camvo connect --project {project.id}")]
+        fix = (
+            f"run camvo connect --project {project.id}; if it was deleted there, camvo ledger erase --project"
+            f" {project.id}"
+        )
+        return [Alert("project_not_connected", message, fix)]
     alerts = []
     if project.model_version.matches is False:
         alerts.append(
@@ -441,7 +453,9 @@ def _webhook_alerts(server: ServerReport, now: float) -> list[Alert]:
 def _ledger_alerts(server: ServerReport) -> list[Alert]:
     alerts = []
     if server.unsettled:
-        message = f"{server.unsettled} paid answers wait in memory, since the ledger cannot be written"
+        message = (
+            f"{of(server.unsettled, 'paid answer', 'wait')} in memory, since the ledger cannot be written"
+        )
         fix = "look for ledger_down in the log, and do not stop the server before they are stored"
         alerts.append(Alert("answers_unsettled", message, fix))
     if server.clock_skew is not None and abs(server.clock_skew) > _MOST_SKEW:

@@ -19,9 +19,19 @@ def count(value: int | None) -> str:
     return _NOTHING if value is None else f"{value:,}"
 
 
-def of(value: int, noun: str) -> str:
-    """A number and its noun: ``1 label``, ``2 labels``."""
-    return f"{count(value)} {noun}" + ("" if value == 1 else "s")
+_OF_ONE = {"are": "is", "have": "has", "were": "was", "teach": "teaches"}
+"""Verbs of several → those of one, where that is not the same with an s."""
+
+
+def verb_of(value: int, verb: str) -> str:
+    """The verb of several things, as it is of so many: ``is`` of 1 for ``are``."""
+    return verb if value != 1 else _OF_ONE.get(verb, f"{verb}s")
+
+
+def of(value: int, noun: str, verb: str = "") -> str:
+    """A number and its noun, maybe with a verb: ``1 label is``, ``2 labels are``."""
+    said = f"{count(value)} {noun}" + ("" if value == 1 else "s")
+    return f"{said} {verb_of(value, verb)}" if verb else said
 
 
 def _kind_of_tasks(place: int, kinds: int) -> str:

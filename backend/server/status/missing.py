@@ -235,7 +235,7 @@ def _alert_of(ends: Sequence[_ModelEnd]) -> Alert:
     names = [f"{end.name} ({count(end.asked.voteless)} of {of(end.asked.tasks, 'task')})" for end in ends]
     said = [f"no vote came from {', '.join(names[:-1])} and {names[-1]}{when}, because {_reasons(codes)}"]
     if rested := sum(each.rested for each in asked):
-        said.append(f"{count(rested)} times they were not asked, since they had just failed too often")
+        said.append(f"{of(rested, 'time')} they were not asked, since they had just failed too often")
     if all(end.after for end in ends) and (usd := sum(each.usd for each in asked)):
         said.append(f"their calls cost {dollars(usd)}")
     code = _main(codes)

@@ -778,7 +778,7 @@ class ProjectReport:
         if humans.withdrawn:
             said += f", {count(humans.withdrawn)} withdrawn"
         if humans.teaching < humans.annotations:
-            said += " (skipped, tied, accepted, blind and withdrawn ones do not)"
+            said += " (skipped, tied, overruled, accepted, blind and withdrawn ones do not)"
         return said
 
     @property

@@ -335,7 +335,7 @@ def test_the_command_undoes_nothing_in_a_dry_run(api: LabelStudioApi, tmp_path: 
     own = {"LABEL_STUDIO_URL": api.url, "LABEL_STUDIO_API_KEY": KEY, "CAMVO_DATABASE_URL": url}
     options = ("accept", "--project", str(PROJECT), "--undo")
     ended = called(*options, "--dry-run", cwd=tmp_path, **own)
-    assert ended.stdout.startswith("1 annotations would be deleted")
+    assert ended.stdout.startswith("1 annotation would be deleted")
     assert api.tasks[task]["annotations"]
     ledger.close()
 

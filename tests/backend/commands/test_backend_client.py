@@ -12,7 +12,7 @@ import pytest
 from local_server import Handler, LocalServer
 
 from backend.commands.shared import backend_client
-from backend.commands.shared.backend_client import BackendClient, TaskAnswer
+from backend.commands.shared.backend_client import BackendAwayError, BackendClient, TaskAnswer
 from backend.errors import BackendError
 from backend.settings import Environment
 
@@ -69,6 +69,24 @@ def test_a_server_that_stays_busy_is_given_up_after_ten_minutes(serve: ExitStack
         client.predict("1.1", "<View/>", [{"id": 1, "data": {}}])
     assert sum(slept) == 600
     client.close()
+
+
+class Proxy(Handler):
+    """A proxy whose server is away."""
+
+    def respond(self) -> None:
+        self.answer(502, b"<html>Bad Gateway</html>", "text/html")
+
+
+def test_a_proxy_whose_server_is_away_is_told_from_a_refusal(serve: ExitStack) -> None:
+    client = BackendClient(serve.enter_context(LocalServer(Proxy)).url, Environment())
+    with pytest.raises(BackendAwayError):
+        client.progress("1.1")
+    client.close()
+    refused = BackendClient("http://127.0.0.1:9", Environment())
+    with pytest.raises(BackendAwayError):
+        refused.progress("1.1")
+    refused.close()
 
 
 class Endless(Handler):

@@ -23,7 +23,13 @@ from sqlalchemy import delete, func, select, update
 from stored_rounds import PROJECT
 
 from backend import upkeep
-from backend.commands.shared.certificate import _how, _outcome_lines, _project_report, issue_certificate
+from backend.commands.shared.certificate import (
+    _how,
+    _outcome_lines,
+    _project_report,
+    _to_certify,
+    issue_certificate,
+)
 from backend.errors import ConfigError
 from backend.ledger import Ledger, deletions, money, projects
 from backend.ledger.blind_tasks import BlindQueues
@@ -32,7 +38,7 @@ from backend.ledger.database import tables
 from backend.ledger.recounts import Counting, Recounts
 from backend.ledger.reports import ProjectSums
 from backend.ledger.rounds import ProjectRounds
-from backend.server.status.report import CertificateReport
+from backend.server.status.report import CertificateReport, CertifyReport
 from backend.settings import Environment, load
 from backend.upkeep import _nothing
 
@@ -310,3 +316,13 @@ def test_verify_finds_a_certificate_that_is_missing(certified: Certified) -> Non
     with certified.ledger.write() as connection:
         connection.execute(delete(tables.certificates).where(tables.certificates.c.number == 1))
     assert certificate_problems(certified) == ["certificate 1 is missing before it"]
+
+
+@pytest.mark.parametrize(("key", "way_out"), [("reviews", True), (PROJECT, False)])
+def test_a_file_with_too_few_tasks_left_names_the_way_to_another_project(key: str, way_out: bool) -> None:
+    certify = CertifyReport(0.95, None, 0, None, 0, 59)
+    project: Any = SimpleNamespace(key=key)
+    question: Any = SimpleNamespace(guarantee=SimpleNamespace(target=0.95))
+    said = _to_certify(project, question, certify)
+    assert "0 tasks can still get one" in said
+    assert said.endswith("and --name begins another project") is way_out

@@ -47,7 +47,7 @@ def test_the_running_backend_plans_without_the_labels_and_with_them_again(
 ) -> None:
     done = forget(tmp_path, "--annotator", "7", "--yes")
     assert done.stdout == (
-        "2 annotations to withdraw (1 of them ground truth), on 2 tasks with 2 rounds, in 1 projects\n"
+        "2 annotations to withdraw (1 of them ground truth), on 2 tasks with 2 rounds, in 1 project\n"
         "The labels are withdrawn. 2 rounds teach something else now.\n"
     )
     backend.predict(task(4))
@@ -58,7 +58,7 @@ def test_the_running_backend_plans_without_the_labels_and_with_them_again(
         "blue": pytest.approx(1 / 3),
     }
     assert forget(tmp_path, "--annotator", "7", "--undo", "--yes").stdout == (
-        "2 annotations to bring back (1 of them ground truth), on 2 tasks with 2 rounds, in 1 projects\n"
+        "2 annotations to bring back (1 of them ground truth), on 2 tasks with 2 rounds, in 1 project\n"
         "The labels are back. 2 rounds teach something else now.\n"
     )
     backend.predict(task(5))

@@ -511,7 +511,7 @@ def test_a_question_without_a_vote_leaves_its_column_empty_and_is_named(tmp_path
         [row] = folder.rows()
         assert (row["camvo_label_mood"], row["camvo_label_topic"]) == ("Glad", "")
         assert (row["camvo_error"], tally.counts.failed.total()) == ("model_bad_answer", 1)
-        assert "0 of 1 tasks labelled now and 0 before, 1 more for some of their questions" in tally.summary()
+        assert "0 of 1 task labelled now and 0 before, 1 more for some of their questions" in tally.summary()
         folder.server.script = lambda body: Reply.says({"topic": "Work"})
         folder.label(label_config=XML, labels=(), text_column=None, retry_failed=True)
         [row] = folder.rows()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +16,8 @@ from label_studio_api import PROJECT, LabelStudioApi, region
 
 from backend.commands.bulk import predicting
 from backend.commands.bulk.predicting import _TRIES, PredictionRun, Tally
-from backend.commands.shared.backend_client import Progress, TaskAnswer
-from backend.errors import BodyTooLargeError, LabelStudioError
+from backend.commands.shared.backend_client import BackendAwayError, Progress, TaskAnswer
+from backend.errors import BodyTooLargeError, LabelStudioError, LabelStudioUnreachableError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,7 +25,11 @@ def waited() -> Iterator[list[float]]:
     """The seconds that runs sleep, without sleeping."""
     waited: list[float] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predicting, "time", SimpleNamespace(sleep=waited.append))
+        patch.setattr(
+            predicting,
+            "time",
+            SimpleNamespace(sleep=waited.append, monotonic=lambda: sum(waited), strftime=time.strftime),
+        )
         yield waited
 
 
@@ -281,7 +286,7 @@ def test_each_models_own_prediction_is_stored_beside_the_ensembles(api: LabelStu
     oracle.votes = True
     tally = run(api, oracle)
     assert api.predictions() == [(only, "camvo", 0.75), (only, "red", 0.5)]
-    assert tally.summary().startswith("2 predictions stored for 1 tasks")
+    assert tally.summary().startswith("2 predictions stored for 1 task")
 
 
 # -- refresh
@@ -338,7 +343,7 @@ def test_a_task_that_fails_is_asked_about_once_in_a_run(api: LabelStudioApi) -> 
     tally = run(api, oracle, batch=3)
     assert tally == Tally(created=1, failed=Counter(no_vote=1, budget_exhausted=1))
     assert oracle.asked == [[first, second, third]]
-    assert "1 tasks failed (no_vote): mend no_vote" in tally.summary()
+    assert "1 task failed (no_vote): mend no_vote" in tally.summary()
 
 
 def test_a_blind_task_is_asked_about_once_and_is_not_left(api: LabelStudioApi) -> None:
@@ -492,7 +497,7 @@ def test_tasks_with_annotations_are_asked_about_only_if_wanted(api: LabelStudioA
     backend = Oracle()
     tally = run(api, backend)
     assert (backend.asked, tally) == ([[open_]], Tally(created=1, unchanged=1, annotated=1))
-    assert "1 of these have annotations and were not asked about: --annotated asks" in tally.summary()
+    assert "1 of these has annotations and was not asked about: --annotated asks" in tally.summary()
     run(api, backend, annotated=True)
     assert backend.asked == [[open_], [annotated]]
 
@@ -515,3 +520,90 @@ def test_a_prediction_that_label_studio_lost_is_stored_again(api: LabelStudioApi
     again = PredictionRun(**given, key=api.project_key, label_config="", model_version="camvo")
     again.check([kept, lost])
     assert (again.tally.repaired, api.predictions()[1]) == (1, (lost, "camvo", 0.9))
+
+
+class Restarting(Oracle):
+    """A backend that is away for some requests, and whose jobs may wait a minute."""
+
+    def __init__(self, away: int = 0) -> None:
+        super().__init__()
+        self.away = away
+        self.said: list[str] = []
+
+    def progress(
+        self, key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        return replace(super().progress(key, first, last, after), patience=60.0)
+
+    def predict(self, *arguments: Any, **options: Any) -> list[TaskAnswer]:
+        if self.away:
+            self.away -= 1
+            raise BackendAwayError("CaMVo cannot be reached: refused", where="http://camvo:9090")
+        return super().predict(*arguments, **options)
+
+
+def test_a_run_waits_while_the_backend_restarts(api: LabelStudioApi, waited: list[float]) -> None:
+    api.add_tasks(*"abcde")
+    awaited: list[str] = []
+    tally = Tally()
+
+    def note(seconds: float) -> None:
+        awaited.append(tally.awaited)
+        waited.append(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predicting.time, "sleep", note)
+        assert run(api, Restarting(away=3), waits=True, tally=tally) == Tally(created=5)
+    assert len(awaited) == 3
+    assert awaited[0].startswith("waiting for http://camvo:9090 since ")
+    assert awaited[0].endswith(", 0.017 hours at most: CaMVo cannot be reached: refused")
+    assert tally.awaited == ""
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_after_its_patience_or_without_any_a_run_ends(
+    api: LabelStudioApi, waited: list[float], waits: bool
+) -> None:
+    api.add_tasks(*"abc")
+    before, oracle = sum(waited), Restarting(away=10**6)
+    with pytest.raises(BackendAwayError):
+        run(api, oracle, waits=waits)
+    assert sum(waited) - before == (60.0 if waits else 0.0)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_run_waits_while_label_studio_restarts(
+    api: LabelStudioApi, status: int, waited: list[float]
+) -> None:
+    before = sum(waited)
+    numbers = api.add_tasks(*"abcde")
+    failed: Counter[tuple[str, str]] = Counter()
+
+    def fail_once(method: str, path: str) -> None:
+        api.answers.pop((method, path), None)
+        failed[method, path] += 1
+        if failed[method, path] in {2, 3, 4}:  # the client itself repeats a request that only reads
+            api.answers[method, path] = (status, {})
+
+    api.before = fail_once
+    assert run(api, Restarting(), waits=True).created == 5
+    api.before = lambda method, path: None
+    assert sum(waited) > before
+    assert api.predictions() == [(number, "camvo", 0.75) for number in numbers]
+
+
+def test_predictions_whose_acknowledgement_was_lost_are_not_stored_twice(api: LabelStudioApi) -> None:
+    numbers, client = api.add_tasks(*"abc"), api.client()
+    store, lost = client.import_predictions, [1]
+
+    def store_and_go(project: int, predictions: Sequence[Mapping[str, Any]]) -> int:
+        stored = store(project, predictions)
+        if lost:
+            lost.pop()
+            raise LabelStudioUnreachableError("Label Studio does not answer in time", where=api.url)
+        return stored
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "import_predictions", store_and_go)
+        run(api, Restarting(), client=client, waits=True)
+    assert api.predictions() == [(number, "camvo", 0.75) for number in numbers]

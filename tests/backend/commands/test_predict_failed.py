@@ -80,7 +80,7 @@ def test_a_missing_question_is_counted_named_and_added_to_the_prediction_later(
     tally = run(api, client)
     assert tally == Tally(created=1, partly=Counter(model_bad_answer=1))
     assert tally.left == 1
-    assert "1 tasks lack a label for a question (model_bad_answer): " in tally.summary()
+    assert "1 task lacks a label for a question (model_bad_answer): " in tally.summary()
     backend.server.script = lambda body: says(topic="Food")
     assert run(api, client, failed=True) == Tally(replaced=1)
     [prediction] = api.tasks[number]["predictions"]

@@ -48,8 +48,9 @@ def quoted(api: LabelStudioApi, client: BackendClient, **changes: Any) -> Quote:
         "key": api.project_key,
         "label_config": SENTIMENT,
         "model_version": "camvo",
+        **changes,
     }
-    asked = PredictionRun(client=api.client(), predictor=client, batch=2, **options, **changes)
+    asked = PredictionRun(client=api.client(), predictor=client, batch=2, **options)
     return _quote_of_run(client, asked, len(api.tasks), Console(file=io.StringIO()))
 
 
@@ -95,6 +96,33 @@ def test_a_project_without_open_tasks_is_quoted_too(tmp_path: Path, api: LabelSt
     with Backend(tmp_path, GLAD) as backend, served(backend.app) as client:
         said = quoted(api, client)
         assert (said.tasks, said.to_come, said.bill.high) == (0, 0, 0.0)
+
+
+CHANGES = {
+    "a label is gone": ('<Choice value="Sad"/>', ""),
+    "a label is new": ('<Choice value="Sad"/>', '<Choice value="Sad"/><Choice value="Wild"/>'),
+    "the labels have another order": (
+        '<Choice value="Glad"/><Choice value="Sad"/>',
+        '<Choice value="Sad"/><Choice value="Glad"/>',
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_quote_prices_no_task_that_keeps_its_label_after_a_change_of_labels(
+    tmp_path: Path, api: LabelStudioApi, change: str
+) -> None:
+    api.add_tasks("a", "b")
+    with Backend(tmp_path, GLAD, policy={"name": "majority"}) as backend, served(backend.app) as client:
+        assert run(api, client) == 0
+        changed = api.project["label_config"].replace(*CHANGES[change])
+        assert changed != api.project["label_config"]
+        api.project["label_config"] = changed
+        api.add_tasks("c")
+        said, calls = quoted(api, client, label_config=changed, refresh=True), backend.server.count()
+        assert said.to_come == 1
+        run(api, client, refresh=True)
+        assert backend.server.count() - calls == 3
 
 
 def test_once_answers_are_measured_the_bill_is_the_quoted_one(tmp_path: Path, api: LabelStudioApi) -> None:

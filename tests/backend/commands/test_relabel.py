@@ -229,6 +229,22 @@ def test_a_change_is_taken_back_with_every_label_of_people(
     assert problems_of(folder) == []
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"merges": ["Sad,Calm=Low"]}, ["  Low → Sad and Calm again"]),
+        ({"drops": ["Calm"]}, ["  Calm is back"]),
+        ({"renames": ["Calm=Quiet"]}, ["  Quiet → Calm"]),
+    ],
+)
+def test_what_an_undo_does_to_labels_is_said(
+    folder: LabelFolder, wanted: dict[str, list[str]], said: list[str]
+) -> None:
+    before = changed(folder, **wanted)
+    printed = changed(folder, undo=True)[len(before) :].splitlines()
+    assert [line for line in printed if " → " in line or " is back" in line or " is new" in line] == said
+
+
 def test_what_was_asked_under_a_new_name_is_kept_when_the_name_is_taken_back(folder: LabelFolder) -> None:
     changed(folder, renames=["Calm=Quiet"])
     folder.table(*TEXTS, "fog 99")

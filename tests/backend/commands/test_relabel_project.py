@@ -119,7 +119,7 @@ def test_config_annotations_and_predictions_have_the_new_labels_and_nobody_is_as
     assert studio.predicted() == ["Glad", "Sad", "Quiet", "Quiet"]
     assert studio.learnt() == [None, "Sad", "Quiet", None]
     assert studio.backend.server.count() == calls
-    assert "1 annotations and 1 predictions have the new labels" in printed
+    assert "1 annotation and 1 prediction have the new labels" in printed
     assert [each["result"][0]["value"]["choices"] for each in studio.predictions()] == [["Quiet"]]
 
 
@@ -166,7 +166,7 @@ def test_a_merge_leaves_annotations_that_the_ledger_does_not_know(studio: Studio
     studio.api.annotate(studio.tasks[3], "Calm")  # its webhook never came
     printed = studio.change(merges=["Sad,Calm=Low"])
     assert studio.said() == ["Low", "Low", "Calm"]
-    assert "1 annotations are left as they are" in printed
+    assert "1 annotation is left unchanged" in printed
     studio.change(undo=True)
     assert studio.said() == ["Sad", "Calm", "Calm"]
 

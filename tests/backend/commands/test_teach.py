@@ -430,7 +430,7 @@ def test_labels_of_texts_that_were_not_labelled_are_counted(folder: LabelFolder)
     folder.write("gold.csv", f"camvo_project,text,camvo_label\nin,{TEXTS[0]},Sad\nin,elsewhere,Sad\n")
     tally = teach(folder, "gold.csv")
     assert (tally.new, tally.ahead) == (2, 1)
-    assert "1 of the labels are about tasks" in tally.summary()
+    assert "1 of the labels is about tasks" in tally.summary()
 
 
 SPELT = ["Ｓａｄ", "Sad\u00a0", "\u200bSad", "S\u00adad", " sad "]

@@ -129,5 +129,5 @@ def test_something_else_at_that_address_is_said_to_be_it(api: LabelStudioApi, pa
 def test_a_request_that_changes_something_is_sent_once_even_if_it_fails(api: LabelStudioApi) -> None:
     path = f"/api/projects/{PROJECT}/import/predictions"
     api.answers["POST", path] = (503, {})
-    refusal(lambda: api.client().import_predictions(PROJECT, []), LabelStudioError)
+    refusal(lambda: api.client().import_predictions(PROJECT, []), LabelStudioUnreachableError)
     assert api.writes == [("POST", path)]

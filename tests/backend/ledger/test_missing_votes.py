@@ -156,6 +156,24 @@ def test_the_example_is_the_latest_answer_that_gave_no_vote(ledger: Ledger) -> N
     assert len(found["large"]) <= 200
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("model_refused", "(refused)"),
+        ("model_bad_answer", "(empty or far too long)"),
+        ("model_cut_off", "(cut off)"),
+    ],
+)
+def test_an_answer_without_a_text_is_told_from_a_refusal(ledger: Ledger, code: str, said: str) -> None:
+    with ledger.write() as connection:
+        decide(connection, 1, {"small": "Sport", "large": None}, {"large": code})
+        answered(connection, 1, "large", "", 1.0)
+        assert unread_examples(connection, PROJECT) == {"large": said}
+        decide(connection, 0, {"small": "Sport", "large": None}, {"large": "model_bad_answer"})
+        answered(connection, 0, "large", "Well", 0.0)
+        assert unread_examples(connection, PROJECT) == {"large": "Well"}  # which says more
+
+
 def test_a_model_that_has_rested_for_long_still_has_its_example(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -231,7 +231,7 @@ def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: Ledger, 
         assert spent(connection) == Spending(0.0, 0.0, 0.99)
 
 
-def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger, clock: Clock) -> None:
+def test_usage_sums_the_tokens_of_answers_also_of_refusals(ledger: Ledger, clock: Clock) -> None:
     with ledger.write() as connection:
         for _ in range(2):
             settle(connection, reserve(connection, 0.5, counted_tokens=100), 0.25)
@@ -243,7 +243,14 @@ def test_usage_sums_the_tokens_of_answered_calls(ledger: Ledger, clock: Clock) -
         settle(connection, reserve(connection, 0.5, model="large", project="2.1"), 0.5)
         usage = usage_by_model(connection, {"small": 256, "large": 256}, max_factor=50)
     assert usage["large"] == _ModelUsage(1, 100, 110, 7, tasks=1, cached_tokens=0)
-    assert usage["small"] == _ModelUsage(2, 200, input_tokens=220, output_tokens=14, tasks=2, cached_tokens=0)
+    assert usage["small"] == _ModelUsage(3, 300, input_tokens=330, output_tokens=21, tasks=3, cached_tokens=0)
+
+
+def test_a_call_without_an_answer_measures_nothing(ledger: Ledger) -> None:
+    with ledger.write() as connection:
+        failed = reserve(connection, 0.5)
+        money.settle_each(connection, [money.CallCost(failed, Usage(0, 0, 0.1), "model_timeout", 1.0)])
+        assert usage_by_model(connection, {"small": 256}, max_factor=50) == {}
 
 
 def test_an_absurd_usage_of_a_past_call_counts_as_what_the_call_could_take(ledger: Ledger) -> None:

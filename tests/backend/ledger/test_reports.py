@@ -19,6 +19,7 @@ from reservations import reserve
 from backend.errors import Usage
 from backend.ledger import Ledger, human_annotations, money, reports, rounds
 from backend.ledger import rounds as votes
+from backend.ledger.database import tables
 from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.missing_votes import recent_outcomes
 from backend.ledger.reports import ProjectSums, QuestionSums
@@ -247,8 +248,24 @@ def test_deleted_annotations_are_not_counted(ledger: Ledger) -> None:
         Annotations(connection, PROJECT).delete([4], 10.0)
         counts = ProjectSums(connection, PROJECT).humans()
     assert counts == reports.HumansRow(
-        annotations=3, teaching=2, tasks=1, ground_truths=1, withdrawn=0, last_at=7.0
+        annotations=3, teaching=1, tasks=1, ground_truths=1, withdrawn=0, last_at=7.0
     )
+
+
+@pytest.mark.parametrize(("truth", "teaching"), [({}, 1), ({"withdrawn": True}, 2), ({"teaches": False}, 2)])
+def test_annotations_that_a_ground_truth_overrules_do_not_teach(
+    ledger: Ledger, truth: dict[str, bool], teaching: int
+) -> None:
+    by = {1: {}, 2: {}, 3: {"ground_truth": True, **truth}}
+    with ledger.write() as connection:
+        for number, changes in by.items():
+            said = Annotation(PROJECT, number, 4, "2026-03-02T09:00:00Z", {"mood": "Sad"}, **changes)
+            human_annotations.store(connection, said, 1.0)
+        if truth.get("withdrawn"):
+            update = tables.human_annotations.update().where(tables.human_annotations.c.annotation_id == 3)
+            connection.execute(update.values(withdrawn=True))
+        counts = ProjectSums(connection, PROJECT).humans()
+    assert (counts.annotations, counts.teaching) == (3, teaching)
 
 
 def test_a_task_on_which_people_are_tied_is_one_that_people_labelled(ledger: Ledger) -> None:

@@ -149,6 +149,7 @@ def test_progress_counts_the_tasks_decided_since_a_round_and_the_money(backend: 
     after = backend.client.get(query).get_json()
     assert (before["tasks"], after["tasks"]) == (0, 2)
     assert after["spent_usd"] > before["spent_usd"]
+    assert after["patience_hours"] == 12.0
     assert backend.client.get(f"{query}x").status_code == 400
 
 

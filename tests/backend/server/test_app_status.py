@@ -298,7 +298,9 @@ def test_a_project_without_any_annotation_is_an_alert(backend: Backend, tmp_path
     with Backend(tmp_path, SPLIT) as fresh:
         other = Project(number=123)
         fresh.predict(task(1), project=other)
-        assert codes(project_of(fresh, other)) == {"project_not_connected"}
+        [alert] = project_of(fresh, other)["alerts"]
+        assert alert["code"] == "project_not_connected"
+        assert "if it was deleted there, camvo ledger erase --project 123" in alert["fix"]
         fresh.post("/setup", setup(other))
         assert codes(project_of(fresh, other)) == {"no_human_answer"}
 

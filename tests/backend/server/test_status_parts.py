@@ -27,7 +27,7 @@ from backend.server.status.drawings import (
     _prices,
     _score_histogram,
 )
-from backend.server.status.formats import templates
+from backend.server.status.formats import of, templates
 from backend.server.status.promises import certify_report, estimate_report, score_check_report
 from backend.server.status.question_reports import best_single_report
 from backend.server.status.report import ConfusionCount, LabelCount, ModelReport, Share
@@ -284,3 +284,18 @@ def test_where_tasks_wait_that_did_not_fail_the_advice_is_a_command_that_asks_ab
     code: str,
 ) -> None:
     assert _failure_fix(code, SAME_COMMAND).endswith("run the same command")
+
+
+@pytest.mark.parametrize(
+    ("number", "verb", "said"),
+    [
+        (1, "", "1 task"),
+        (0, "", "0 tasks"),
+        (1, "are", "1 task is"),
+        (2, "are", "2 tasks are"),
+        (1, "wait", "1 task waits"),
+        (1_000, "have", "1,000 tasks have"),
+    ],
+)
+def test_a_number_agrees_with_its_noun_and_verb(number: int, verb: str, said: str) -> None:
+    assert of(number, "task", verb) == said

@@ -208,7 +208,7 @@ def test_without_a_student_no_quote_speaks_of_one(tmp_path: Path) -> None:
 
 
 def test_a_range_that_is_documented_begins_below_the_price_of_everyone(tmp_path: Path) -> None:
-    with LabelFolder(tmp_path, billed, policy=None) as folder:
+    with LabelFolder(tmp_path, billed, policy=None, models=("red", "green", "blue")) as folder:
         folder.table(*texts(60))
         said = quote(folder)
         # The policy joint may stop after one model, whatever k_min says to others.

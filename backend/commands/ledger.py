@@ -1,4 +1,4 @@
-"""``camvo ledger``: labels withdrawn, and the ledger pruned, verified, exported and copied."""
+"""``camvo ledger``: labels withdrawn, projects erased, the ledger pruned, verified, exported and copied."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ from rich.console import Console
 from sqlalchemy import Connection
 
 from backend import settings, upkeep
+from backend.commands.shared import backend_client
 from backend.commands.shared.output import Advance, progress_bar, say
 from backend.commands.shared.setup import existing_ledger, opened_ledger, stored_project
-from backend.errors import ConfigError, LedgerError
+from backend.errors import ConfigError, LabelStudioMissingError, LedgerError
+from backend.label_studio import payloads
 from backend.learning import actions
 from backend.learning.actions import AffectedLabels
 from backend.learning.projects import project_settings
 from backend.learning.teaching import correct_rewards
-from backend.ledger import Ledger, projects
+from backend.ledger import Ledger, money, projects
 from backend.ledger.database.statements import portions
+from backend.ledger.deletions import Erasure, Held
 from backend.ledger.human_annotations import Annotations, Withdrawal
-from backend.server.status.formats import of, verb_of
+from backend.ledger.projects import Project, is_of_label_studio, short_name
+from backend.server.status.formats import dollars, of, verb_of
 from backend.settings import Environment, Settings
 from backend.upkeep import Pruned
 
-_TASKS_PER_TRANSACTION = 20
-"""Bounds how long the server's writes wait."""
+_TASKS_PER_TRANSACTION, _ERASED_PER_TRANSACTION = 20, 200
+"""Bound how long the server's writes wait: tasks whose labels are withdrawn, or that are erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,3 +283,70 @@ def _described(plan: Pruned, *, done: bool) -> str:
     events, rounds = (verb_of(each, "were") if done else "to be" for each in (plan.events, plan.rounds))
     folded = f"{of(plan.events, 'event')} (up to number {plan.through}) {events} summed up"
     return f"project {plan.project}: {folded}, {of(plan.rounds, 'round')} {rounds} pruned"
+
+
+def erase_project(
+    console: Console, environment: Environment, project: str, *, agreed: Callable[[str], bool] | None
+) -> None:
+    """Say what there is of a project and, if that is agreed to, erase it."""
+    with existing_ledger(environment) as ledger:
+        ledger.migrate()
+        with ledger.read() as connection:
+            stored = stored_project(connection, project)
+            erasure = Erasure(connection, stored.key)
+            erasure.require_no_batch()
+            held, account = erasure.held(), money.balance(connection, stored.key, money.TOTAL)
+        _require_deleted(stored, environment)
+        named = _named(stored)
+        say(console, f"{named}: {_counted(held)} to erase")
+        if agreed is None or not agreed(f"Erase {named}? What is erased cannot be restored."):
+            console.print("Nothing was changed.")
+            return
+        with progress_bar(console, "tasks", len(held.tasks), transient=True) as advance:
+            for portion in portions(held.tasks, _ERASED_PER_TRANSACTION):
+                _erase_tasks(ledger, stored.key, portion)
+                advance(len(portion))
+        with ledger.write() as connection:
+            Erasure(connection, stored.key).erase_rest()
+        upkeep.forget_orphans(ledger)
+        spent = dollars(money.from_picodollars(account.spent))
+        say(console, f"{named}: {_counted(held)} were erased. The {spent} spent stay in the accounts.")
+
+
+def _erase_tasks(ledger: Ledger, project: str, tasks: Sequence[int]) -> None:
+    """Erase some tasks, and let the server write for as long as that took."""
+    began = time.monotonic()
+    with ledger.write() as connection:
+        Erasure(connection, project).erase_tasks(tasks)
+    time.sleep(time.monotonic() - began)
+
+
+def _require_deleted(stored: Project, environment: Environment) -> None:
+    """Require that Label Studio, if the command can ask it, has the project no more: it would come back."""
+    asks = environment.label_studio_url is not None and environment.label_studio_api_key is not None
+    if not asks or not is_of_label_studio(stored.key):
+        return
+    number = short_name(stored.key)
+    try:
+        payload = backend_client.label_studio_client(None, environment).project(int(number))
+    except LabelStudioMissingError:
+        return
+    if payloads.project_key(payload) in {stored.key, number}:
+        raise ConfigError(
+            f"project {number} is still in Label Studio, and would come back",
+            where="--project",
+            fix="delete it there first; `camvo ledger forget` withdraws its labels",
+        )
+
+
+def _named(stored: Project) -> str:
+    number = short_name(stored.key)
+    return f"project {number}" if stored.title is None else f"project {number} ({stored.title})"
+
+
+def _counted(held: Held) -> str:
+    """What there is to erase."""
+    return (
+        f"{of(len(held.tasks), 'task')} with {of(held.rounds, 'round')}, {of(held.answers, 'answer')}"
+        f" of models and {of(held.annotations, 'human label')}"
+    )

@@ -75,7 +75,7 @@ def erase(
 
     Example: camvo ledger erase --project 3
     """
-    from backend.commands.erase import erase_project  # noqa: PLC0415
+    from backend.commands.ledger import erase_project  # noqa: PLC0415
 
     agreed = consent("erase", yes=yes, dry_run=dry_run)
     erase_project(Console(), quiet_environment(config), project, agreed=agreed)

@@ -16,8 +16,8 @@ from sqlalchemy import func, insert, select
 from whole_backend import Backend, votes
 
 from backend.ledger import money, projects
-from backend.ledger.alerts import AlertKey, Alerts
 from backend.ledger.database import tables
+from backend.ledger.projects import AlertKey, Alerts
 
 OTHER = StudioProject(number=8)
 KEY = StudioProject().key

@@ -14,8 +14,8 @@ from local_server import Handler, LocalServer
 from sqlalchemy import update as change
 from whole_backend import Backend, votes
 
-from backend.ledger.alerts import AlertKey, Alerts
 from backend.ledger.database import tables
+from backend.ledger.projects import AlertKey, Alerts
 from backend.server.status import alarm_watch
 from backend.server.status.alarm_watch import _message, _RaisedAlarm
 from backend.server.status.report import Alert

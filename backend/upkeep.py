@@ -441,7 +441,7 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
         first = old.first_event()
     _Fold(project, through, lambda_l, before + age).run(ledger, advance)
     folded = sum(
-        _written(
+        written(
             ledger, lambda connection, span: ProjectEvents(connection, project).delete_folded(*span), span
         )
         for span in _ranges(first, through)
@@ -449,8 +449,8 @@ def prune(ledger: Ledger, project: str, age: float, *, lambda_l: float, advance:
     with ledger.read() as connection:
         ids = _prunable(connection, project, before, ProjectEvents(connection, project).folded_through())
     for portion in portions(ids, _ROUNDS):
-        _written(ledger, lambda connection, some: Prunable(connection, project).prune(some), portion)
-    lines = _written(ledger, lambda connection, at: Prunable(connection, project).forget_batches(at), before)
+        written(ledger, lambda connection, some: Prunable(connection, project).prune(some), portion)
+    lines = written(ledger, lambda connection, at: Prunable(connection, project).forget_batches(at), before)
     return Pruned(project, through, folded, len(ids), _forget(ledger, project, before, ids), lines)
 
 
@@ -459,7 +459,7 @@ def forget_orphans(ledger: Ledger) -> int:
     with ledger.read() as connection:
         ids = deletions.orphaned_contexts(connection)
     for portion in portions(ids, _ROUNDS):
-        _written(ledger, deletions.forget_contexts, portion)
+        written(ledger, deletions.forget_contexts, portion)
     return len(ids)
 
 
@@ -477,12 +477,12 @@ def _forget(ledger: Ledger, project: str, before: float, ids: Sequence[int]) -> 
         for portion in portions(ids, _ROUNDS):
             tasks |= set(old.pruned_tasks(portion))
     return sum(
-        _written(ledger, lambda connection, some: Prunable(connection, project).forget_texts(some), portion)
+        written(ledger, lambda connection, some: Prunable(connection, project).forget_texts(some), portion)
         for portion in portions(sorted(tasks), _ROUNDS)
     )
 
 
-def _written(ledger: Ledger, change: Callable[[Connection, _Item], _T], item: _Item) -> _T:
+def written(ledger: Ledger, change: Callable[[Connection, _Item], _T], item: _Item) -> _T:
     """Change something in a write transaction, and let others write for as long as it took."""
     began = time.monotonic()
     with ledger.write() as connection:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -114,21 +115,19 @@ def _withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance:
         affected = AffectedLabels.of(connection, withdrawal)
     corrected = 0
     for project, tasks in affected.tasks.items():
+        apply = partial(_apply_withdrawals, project=project, settings=loaded)
         for portion in portions(tasks, _TASKS_PER_TRANSACTION):
-            began = time.monotonic()
-            with ledger.write() as connection:
-                corrected += _apply_withdrawals(connection, project, portion, loaded, time.time())
+            corrected += upkeep.written(ledger, apply, portion)
             advance(len(portion))
-            time.sleep(time.monotonic() - began)
     return corrected
 
 
 def _apply_withdrawals(
-    connection: Connection, project: str, tasks: Sequence[int], settings: Settings, now: float
+    connection: Connection, tasks: Sequence[int], *, project: str, settings: Settings
 ) -> int:
     """Make the annotations and rewards of tasks agree with the stored withdrawals; safe to repeat."""
     own_settings, _ = project_settings(projects.get(connection, project), settings)
-    corrected = 0
+    corrected, now = 0, time.time()
     for task in tasks:
         Annotations(connection, project).apply_withdrawals(task)
         corrected += correct_rewards(connection, project, task, own_settings, now)
@@ -304,21 +303,15 @@ def erase_project(
             return
         with progress_bar(console, "tasks", len(held.tasks), transient=True) as advance:
             for portion in portions(held.tasks, _ERASED_PER_TRANSACTION):
-                _erase_tasks(ledger, stored.key, portion)
+                upkeep.written(
+                    ledger, lambda each, some: Erasure(each, stored.key).erase_tasks(some), portion
+                )
                 advance(len(portion))
         with ledger.write() as connection:
             Erasure(connection, stored.key).erase_rest()
         upkeep.forget_orphans(ledger)
         spent = dollars(money.from_picodollars(account.spent))
         say(console, f"{named}: {_counted(held)} were erased. The {spent} spent stay in the accounts.")
-
-
-def _erase_tasks(ledger: Ledger, project: str, tasks: Sequence[int]) -> None:
-    """Erase some tasks, and let the server write for as long as that took."""
-    began = time.monotonic()
-    with ledger.write() as connection:
-        Erasure(connection, project).erase_tasks(tasks)
-    time.sleep(time.monotonic() - began)
 
 
 def _require_deleted(stored: Project, environment: Environment) -> None:

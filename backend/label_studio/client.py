@@ -45,7 +45,7 @@ NEXT_TAB: Final = "CaMVo: label next"
 BLIND_TAB: Final = "CaMVo: blind tasks"
 DISPUTED_TAB: Final = "CaMVo: disputed"
 
-_AWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
+AWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
 """What a proxy says whose server is away."""
 
 _TABS: Final = frozenset({OVERVIEW_TAB, NEXT_TAB, BLIND_TAB, DISPUTED_TAB})
@@ -118,7 +118,7 @@ def _refused(where: str, path: str, status: int, body: Any) -> LabelStudioError:
             fix="check the project's number, and that the key's owner is a member; if it was deleted,"
             " `camvo ledger erase` erases it here, too",
         )
-    if status in _AWAY:
+    if status in AWAY:
         return LabelStudioUnreachableError(
             f"Label Studio is away: {detail}", where=where, fix="start it, or see the log of its proxy"
         )

@@ -361,9 +361,9 @@ def open_labels(connection: Connection, project: str, config: LabelConfig) -> di
 
     Whether instructions or embedder have changed too is not looked at: nothing is changed here.
     """
-    schemes = Schemes(connection, project).latest()
+    history = Schemes(connection, project).all()
+    schemes, known = latest_of(history), {(scheme.control, scheme.label_config) for scheme in history}
     before = {name: old for name, scheme in schemes.items() if (old := question_of(scheme)) is not None}
-    known = {(scheme.control, scheme.label_config) for scheme in Schemes(connection, project).all()}
     found = read_change(before, config).open
     return {
         name: labels

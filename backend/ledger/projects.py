@@ -366,7 +366,7 @@ def _scheme(row: Row[Any]) -> Scheme:
 
 _alerts = tables.alerts
 
-_PATIENCE = 900.0
+_FLICKERING = 900.0
 """An alert is over when it was not seen for this many seconds, so that a flickering one is reported once."""
 
 
@@ -385,7 +385,7 @@ class AlertKey:
     subject: str
 
 
-_IS = (
+_IS_ALERT = (
     _alerts.c.project == bindparam("of"),
     _alerts.c.code == bindparam("named"),
     _alerts.c.subject == bindparam("about"),
@@ -399,7 +399,7 @@ class Alerts:
     connection: Connection
 
     def see(self, seen: Collection[AlertKey]) -> list[AlertKey]:
-        """Record which alerts there are now; those not seen for :data:`_PATIENCE` seconds are over.
+        """Record which alerts there are now; those not seen for :data:`_FLICKERING` seconds are over.
 
         Returns:
             Those of them that have not been reported to people since they began.
@@ -408,10 +408,10 @@ class Alerts:
         for key in sorted(seen):
             row = {"project": key.project, "code": key.code, "subject": key.subject}
             self.connection.execute(insert_new(_alerts), row | {"began_at": at, "seen_at": at})
-            again = update(_alerts).where(*_IS, _alerts.c.over_at.is_not(None))
-            self.connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _named(key))
-            self.connection.execute(update(_alerts).where(*_IS).values(seen_at=at), _named(key))
-        gone = (_alerts.c.over_at.is_(None), _alerts.c.seen_at < at - _PATIENCE)
+            again = update(_alerts).where(*_IS_ALERT, _alerts.c.over_at.is_not(None))
+            self.connection.execute(again.values(began_at=at, posted_at=None, over_at=None), _alert_row(key))
+            self.connection.execute(update(_alerts).where(*_IS_ALERT).values(seen_at=at), _alert_row(key))
+        gone = (_alerts.c.over_at.is_(None), _alerts.c.seen_at < at - _FLICKERING)
         self.connection.execute(update(_alerts).where(*gone).values(over_at=at))
         new = select(_alerts.c.project, _alerts.c.code, _alerts.c.subject).where(
             _alerts.c.over_at.is_(None), _alerts.c.posted_at.is_(None)
@@ -422,7 +422,7 @@ class Alerts:
         """Record that these alerts were reported to people."""
         at = now(self.connection)
         for key in keys:
-            self.connection.execute(update(_alerts).where(*_IS).values(posted_at=at), _named(key))
+            self.connection.execute(update(_alerts).where(*_IS_ALERT).values(posted_at=at), _alert_row(key))
 
     def known(self) -> dict[AlertKey, bool]:
         """Return every alert that was ever recorded → whether it still holds."""
@@ -433,5 +433,5 @@ class Alerts:
         }
 
 
-def _named(key: AlertKey) -> dict[str, str]:
+def _alert_row(key: AlertKey) -> dict[str, str]:
     return {"of": key.project, "named": key.code, "about": key.subject}

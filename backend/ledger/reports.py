@@ -273,7 +273,7 @@ class QuestionSums(QuestionRounds):
 
     def scores(self) -> list[int]:
         """Count the labels by the bin of their latest score: :data:`SCORE_BINS` numbers."""
-        score = latest_checked_score if self._is_recounted() else _rounds.score
+        score = latest_checked_score if self._is_recounted else _rounds.score
         place = score * SCORE_BINS
         # SQLite's cast cuts the decimals off, PostgreSQL's rounds
         whole = place if self.connection.dialect.name == "sqlite" else func.floor(place)
@@ -298,7 +298,7 @@ class QuestionSums(QuestionRounds):
         """Return the labels with a human answer, in the order of their prediction."""
         score: ColumnElement[float] = _rounds.score
         confirmed: ColumnElement[float] = _rounds.confirmed
-        if self._is_recounted():
+        if self._is_recounted:
             score, confirmed = latest_checked_score, latest_confirmed
         query = (
             select(_rounds.audit, score.label("score"), confirmed.label("confirmed"))
@@ -363,7 +363,7 @@ class QuestionSums(QuestionRounds):
             query = query.where(~_rounds.audit, is_open(self.project, _rounds.task))
         if represented:
             query = query.where(is_represented(self.project, _rounds.task))
-        if self._is_recounted():
+        if self._is_recounted:
             query = query.where(latest_score >= score, is_open(self.project, _rounds.task))
         else:
             query = query.where(_rounds.score >= score)
@@ -404,12 +404,13 @@ class QuestionSums(QuestionRounds):
         )
         return {row.id: (row.label, row.human) for row in self.connection.execute(query.order_by(_rounds.id))}
 
+    @cached_property
     def _is_recounted(self) -> bool:
         return Recounts(self.connection, self.project).are_there()
 
     def latest_labels(self) -> Counter[str]:
         """Count the labels of the latest rounds by the latest counting, at most :data:`_LATEST` of them."""
-        label = latest_label if self._is_recounted() else _rounds.label
+        label = latest_label if self._is_recounted else _rounds.label
         newest = select(label.label("label")).where(self.condition).order_by(_rounds.id.desc())
         latest = newest.limit(_LATEST).subquery()
         query = select(latest.c.label, func.count().label("labels")).group_by(latest.c.label)
@@ -422,7 +423,7 @@ class QuestionSums(QuestionRounds):
         """
         label: ColumnElement[str] = _rounds.label
         score: ColumnElement[float] = _rounds.score
-        if self._is_recounted():
+        if self._is_recounted:
             label, score = latest_label, latest_score
         query = (
             select(

@@ -33,6 +33,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.rounds import ProjectRounds
 from backend.models import Pool
 from backend.runtime import AnnotationProcess
+from backend.server.status.formats import verb_of
 from backend.settings import Environment, Settings
 from backend.settings.policies import policy_of
 from camvo.policies.ensemble import Baseline, Majority, Single
@@ -287,8 +288,10 @@ def list_jobs(
     else:
         console.print(_table(rows))
         total = sum(row["cost_usd"] for row in rows)
-        are = "is" if len(out) == 1 else "are"
-        console.print(f"{len(out)} {are} out; those listed cost ${total:.4f} so far", highlight=False)
+        console.print(
+            f"{len(out)} {verb_of(len(out), 'are')} out; those listed cost ${total:.4f} so far",
+            highlight=False,
+        )
 
 
 def _cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:

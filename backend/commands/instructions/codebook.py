@@ -407,7 +407,7 @@ def _write_codebook(book: Codebook, wanted: CodebookOptions, console: Console) -
             listed = ", ".join(undefined[:10])
             say(
                 console,
-                f"{entry.name}: no hint says what {listed} mean" + ("s" if len(undefined) == 1 else ""),
+                f"{entry.name}: no hint says what {listed} {formats.verb_of(len(undefined), 'mean')}",
             )
 
 

@@ -13,7 +13,7 @@ import httpx
 
 from backend.annotation.queue import DEADLINE
 from backend.errors import BackendError, BodyTooLargeError, ConfigError, ProjectUnknownError
-from backend.label_studio.client import Client
+from backend.label_studio.client import AWAY, Client
 from backend.ledger.missing_votes import Mark
 from backend.server.status.missing import Missing
 from backend.settings import WEBHOOK_HEADER, Environment
@@ -90,9 +90,6 @@ _RECEIVED = re.compile(r'^camvo_webhooks_total\{action="PROJECT_UPDATED"\} (\S+)
 
 
 _NO_PROGRESS = {"tasks": 0, "last_round": 0, "last_call": 0, "countings": 0, "spent_usd": 0.0, "waiting": ""}
-
-_AWAY = (httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT)
-"""What a proxy says whose server is away."""
 
 
 class BackendAwayError(BackendError):
@@ -424,7 +421,7 @@ def _refusal(response: httpx.Response, where: str) -> BackendError:
     fix = body.get("fix") if isinstance(body, dict) else None
     code = body.get("code") if isinstance(body, dict) else None
     kind = _ProjectUnknownThereError if code == ProjectUnknownError.code else BackendError
-    if code is None and response.status_code in _AWAY:
+    if code is None and response.status_code in AWAY:
         kind = BackendAwayError
     return kind(f"the server refuses: {message or f'status {response.status_code}'}", where=where, fix=fix)
 

@@ -90,28 +90,31 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
                 subject=question.control,
             )
         ]
-    if votes is None or votes.human:
-        return []
+    return [] if votes is None or votes.human else _unsettled_alerts(question.control, votes)
+
+
+def _unsettled_alerts(control: str, votes: VotesReport) -> list[Alert]:
+    """What votes leave open as long as no human label is there."""
     if votes.models == 2:
         return [
             Alert(
                 "two_models",
-                f"{question.control}: where two models differ, their votes do not show which is right."
+                f"{control}: where two models differ, their votes do not show which is right."
                 " CaMVo then believes the more expensive one",
                 "add a third model, or label 50 random tasks by hand with complete_labelled: true",
                 level="note",
-                subject=question.control,
+                subject=control,
             )
         ]
     worth = f"{votes.models} models count as {votes.effective_votes:.1f} independent ones"
     return [
         Alert(
             "related_models",
-            f"{question.control}: {', '.join(family)} agree with each other far more than with the rest. "
+            f"{control}: {', '.join(family)} agree with each other far more than with the rest. "
             f"Together the {worth}",
             "label 20 random tasks by hand: votes alone cannot show whether these models are right together",
             level="note",
-            subject=question.control,
+            subject=control,
         )
         for family in votes.families
     ]

@@ -24,7 +24,7 @@ from backend.ledger.money import from_picodollars
 from backend.ledger.projects import FailedTasks, is_of_label_studio
 from backend.ledger.recounts import Recounts
 from backend.ledger.reports import ProjectSums
-from backend.server.status.formats import named_task, of, percent, share_of_hundred
+from backend.server.status.formats import named_task, of, percent, share_of_hundred, verb_of
 from backend.server.status.promises import LEAST
 from backend.server.status.report import (
     Alert,
@@ -133,15 +133,13 @@ def failure_alert(code: str, tasks: int, commands: Commands) -> Alert:
     """The alarm about the tasks without a label that failed for a reason."""
     fix = _failure_fix(code, commands)
     if code == StoppingError.code:
-        were = "was" if tasks == 1 else "were"
-        return Alert(code, f"{of(tasks, 'task')} {were} interrupted: {meaning_of(code)}", fix)
-    lack = "lacks" if tasks == 1 else "lack"
+        return Alert(code, f"{of(tasks, 'task', 'were')} interrupted: {meaning_of(code)}", fix)
     if code.startswith("model_"):
         why = f": no model voted; for most of the models the reason is that {meaning_of(code)}"
     else:
         why = f", because {meaning_of(code)}"
     level: Literal["note", "alarm"] = "note" if code == EmptyTextError.code else "alarm"
-    return Alert(code, f"{of(tasks, 'task')} {lack} a label{why}", fix, level=level)
+    return Alert(code, f"{of(tasks, 'task', 'lack')} a label{why}", fix, level=level)
 
 
 def failed_task_list(
@@ -198,10 +196,9 @@ def _accept(project: ProjectReport) -> Iterator[NextStep]:
     threshold, open_ = question.guarantee.threshold, question.guarantee.acceptable
     if threshold is None or not open_:
         return
-    has = "has" if open_ == 1 else "have"
     text = f"Accept the certified labels: {of(open_, 'task')} with a score of at least {threshold:g}"
     command = f"camvo accept --project {project.id} --above {threshold:g}"
-    yield NextStep("accept", f"{text} {has} no annotation yet", None, command)
+    yield NextStep("accept", f"{text} {verb_of(open_, 'have')} no annotation yet", None, command)
 
 
 def _check(project: ProjectReport) -> Iterator[NextStep]:

@@ -41,7 +41,14 @@ from camvo.joint.regret import regret_of_explored
 from camvo.joint.skills import ContextSkills, reading_by_contexts
 from camvo.joint.two_coins import TwoCoins
 from camvo.joint.votes import Rows, VoteRows, answering, families, renumber, row_of, tempers
-from camvo.joint.votes_fit import Doubt, VotesFit, as_people_prefer, correction, fit_votes_and_student
+from camvo.joint.votes_fit import (
+    Doubt,
+    VotesFit,
+    as_people_prefer,
+    correction,
+    fit_votes_and_student,
+    only_corrections,
+)
 from camvo.numerics.small import EPSILON, is_known, weighted_median
 from camvo.state.contribution import LatestRounds
 from camvo.state.earlier import NOTHING_EARLIER, Earlier
@@ -129,6 +136,7 @@ class JointFit:
             context; ``None`` without skills by context.
         anywhere: for the fit of a task whose context counts, the fit for a task of any context.
         contradicted: whether human labels prefer the plain majority, so that all arms count alike.
+        corrections: whether human labels contradict the votes nearly always, and are therefore left out.
         conventions: what people say where the votes say a label, if human labels prove that it often differs.
         rare: the other labels of the question; ``None`` if there are none.
         doubt: a reading of the votes nearly as likely as the model's, so that all arms count alike.
@@ -156,6 +164,7 @@ class JointFit:
     counted: Beliefs | None = None
     anywhere: JointFit | None = None
     contradicted: bool = False
+    corrections: bool = False
     conventions: Conventions | None = None
     rare: RareLabels | None = None
     doubt: Doubt | None = None
@@ -348,6 +357,8 @@ class JointFit:
             described |= {"rare_labels": [*self.rare.labels]}
         if self.contradicted:
             described |= {"contradicted": True}
+        if self.corrections:
+            described |= {"only_corrections": True}
         if self.doubt is not None:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
         if self.constant:
@@ -463,6 +474,9 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
     losses: LabelLosses = NO_LOSSES,
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
+    corrections = only_corrections(votes, latest, arms, labels)
+    if corrections:
+        latest = LatestRounds()
     votes, contradicted = as_people_prefer(votes, latest, arms, labels)
     beliefs, human, conventions = _label_free_beliefs(votes, positions, labels), None, None
     if latest.rounds:
@@ -490,6 +504,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
         voting,
         sure,
         contradicted=contradicted,
+        corrections=corrections,
         conventions=conventions,
         rare=rare,
         doubt=votes.doubt,

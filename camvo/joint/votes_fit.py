@@ -32,7 +32,7 @@ from camvo.joint.votes import (
     row_of,
     tempers,
 )
-from camvo.numerics.small import EPSILON
+from camvo.numerics.small import EPSILON, upper_bound
 from camvo.state.contribution import LatestRounds
 from camvo.state.earlier import LEAST_ROUNDS, NOTHING_EARLIER, Earlier, Lesson, SkillPrior
 from camvo.state.exploration import UNASKED, PatternCounts
@@ -401,6 +401,16 @@ _CONTRADICTION: Final = 0.05
 _UNDECIDED: Final = 0.2
 """The same where the votes themselves do not tell which reading is right."""
 
+_NO_VOTE: Final = -2
+"""The number of a human label that no arm voted for."""
+
+_FEW_OF_TWO: Final = 0.5
+_FEW: Final = 0.25
+"""Predictions of two labels, or of more, that are right on fewer of the labelled tasks contradict people."""
+
+_SURE: Final = 0.99
+"""The confidence in that share: seven contradicted labels of two, or 17 of more labels, show it."""
+
 
 def as_people_prefer(
     votes: VotesFit, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
@@ -433,6 +443,41 @@ def as_people_prefer(
     if prefers(right[clear], ours[clear], voices.argmax(axis=1)[clear], _CONTRADICTION):
         return _counted_alike(votes), True
     return votes, False
+
+
+def only_corrections(
+    votes: VotesFit, latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]
+) -> bool:
+    """Whether human labels contradict the votes nearly always, whichever way these are read.
+
+    People who label only wrong predictions give such labels. So would models that are worse than a coin where
+    there are two labels, and right on less than a quarter of the tasks where there are more; that is rarer.
+    """
+    taught = []
+    for kept in latest.rounds:
+        cast = {vote.arm: vote.label for vote in kept.votes}
+        row, named = row_of(cast, arms, labels)
+        # The rows show no votes for rare labels, so a reading cannot agree with a person on one.
+        if max(row) >= 0 and (kept.label in named or kept.label not in cast.values()):
+            taught.append((row, named.index(kept.label) if kept.label in named else _NO_VOTE))
+    if not taught:
+        return False
+    rows, right = np.array([row for row, _ in taught]), np.array([number for _, number in taught])
+    alike = _counted_alike(votes)
+    shown = votes if votes.doubt is None else alike
+    few = _FEW_OF_TWO if len(labels) == 2 else _FEW
+    if _most_right(shown, rows, right) >= few:
+        return False
+    others = [votes, alike] if votes.doubt is None else [votes, replace(votes, model=votes.doubt.model)]
+    voted = rows >= 0
+    wrong = (voted & (rows != right[:, None])).sum(axis=0)
+    one_is_right = upper_bound(wrong, voted.sum(axis=0), _SURE).min() < 0.5
+    return not one_is_right and max(_most_right(other, rows, right) for other in others) < 0.5
+
+
+def _most_right(votes: VotesFit, rows: Rows, right: Rows) -> float:
+    """The upper bound of the share of labelled tasks on which a reading of the votes is right."""
+    return float(upper_bound((_leads(votes, rows) == right).sum(), len(rows), _SURE))
 
 
 def _leads(votes: VotesFit, rows: Rows) -> Rows:

@@ -11,6 +11,8 @@ from joint_fits import fitted, labelled_by
 from made_up.disasters import KINDS
 from made_up.drawing import drawn
 
+from camvo.joint.joint_fit import JointFit
+
 BY_NAME = {kind.name: kind for kind in KINDS}
 MENDED = (
     *(name for name in BY_NAME if re.match("[2345] good .* [23] labels", name)),
@@ -115,6 +117,45 @@ def test_human_labels_that_confirm_the_model_of_votes_keep_it():
     majority, right, contradicted = taught("three constant voters, 4 labels", 0, labels=50)
     assert not contradicted
     assert right > majority + 0.1
+
+
+def corrected(name: str, share: float, labels: int) -> tuple[JointFit, JointFit]:
+    """The fits without human labels, and with some of which this share corrects the label of the first."""
+    table = drawn(BY_NAME[name], 1).table
+    rounds = list(casts(table))
+    free = fitted(rounds[:300], [], dict(table.prices), table.labels)
+    wrong = labelled_by(free, rounds) != table.truth
+    corrections = round(share * labels)
+    items = [*np.flatnonzero(wrong)[:corrections], *np.flatnonzero(~wrong)[: labels - corrections]]
+    known = [(rounds[item], table.labels[table.truth[item]]) for item in items]
+    return free, fitted(rounds[:300], known, dict(table.prices), table.labels)
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_labels_of_wrong_predictions_alone_change_no_label(labels):
+    name = f"three copies of a weak model, {labels} labels"
+    free, fit = corrected(name, 1.0, 50)
+    assert fit.corrections
+    rounds = list(casts(drawn(BY_NAME[name], 1).table))
+    assert (labelled_by(fit, rounds) == labelled_by(free, rounds)).all()
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_labels_of_wrong_and_right_predictions_teach(labels):
+    _, fit = corrected(f"three copies of a weak model, {labels} labels", 0.4, 50)
+    assert not fit.corrections
+    assert fit.human_labels == 50
+
+
+@pytest.mark.parametrize("name", ["a convention: one lower", "a convention: a map of labels"])
+def test_random_labels_that_contradict_a_convention_are_no_mere_corrections(name):
+    for labels in (10, 30, 100):
+        for seed in range(10):
+            table = drawn(BY_NAME[name], seed).table
+            rounds = list(casts(table))
+            items = np.random.default_rng(seed).permutation(300)[:labels]
+            known = [(rounds[item], table.labels[table.truth[item]]) for item in items]
+            assert not fitted(rounds[:300], known, dict(table.prices), table.labels).corrections
 
 
 def test_human_labels_teach_a_convention():

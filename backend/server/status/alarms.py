@@ -65,6 +65,17 @@ _MIN_FAILED = 5
 def _family_alerts(question: QuestionReport) -> list[Alert]:
     """What votes alone cannot show: whether related models are right together, and whether the model errs."""
     votes = question.votes
+    if votes is not None and votes.only_corrections:
+        return [
+            Alert(
+                "only_corrections",
+                f"{question.control}: nearly every human label contradicts the prediction, as if people"
+                " labelled only wrong ones. Such labels do not show how often models are right, so the model"
+                " of votes leaves them out",
+                "submit correct predictions too: label 20 tasks in the order in which they come",
+                subject=question.control,
+            )
+        ]
     if votes is not None and votes.contradicted:
         return [
             Alert(

@@ -350,6 +350,7 @@ class VotesReport:
     kinds: tuple[float, ...]
     human: bool
     contradicted: bool = False
+    only_corrections: bool = False
     people_say: Mapping[str, str] = field(default_factory=dict)
     rival_reading: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
@@ -371,6 +372,7 @@ class VotesReport:
             kinds=tuple(joint.get("kinds", ())),
             human=not joint.keys().isdisjoint(("human", "conventions")),
             contradicted="contradicted" in joint,
+            only_corrections="only_corrections" in joint,
             people_say=joint.get("conventions", {}).get("people_say", {}),
             rival_reading=tuple(joint.get("rival_reading", ())),
             constant=tuple(joint.get("constant", ())),

@@ -254,6 +254,7 @@ def test_what_votes_are_worth_is_that_of_the_newest_round(tmp_path: Path) -> Non
         "effective_votes": joint["effective_votes"],
         "families": [],
         "contradicted": False,
+        "only_corrections": False,
         "accuracy": joint["accuracy"],
         "kinds": joint["kinds"],
         "human": False,
@@ -365,6 +366,16 @@ def test_human_labels_that_contradict_the_model_of_votes_are_an_alert(tmp_path: 
         listed = codes(project_of(backend))
     assert "votes_contradicted" in listed
     assert "related_models" not in listed
+
+
+def test_human_labels_that_nearly_always_contradict_predictions_are_an_alert(tmp_path: Path) -> None:
+    with Backend(tmp_path, opinions, policy={"name": "joint"}) as backend:
+        backend.predict(task(1))
+        assert "only_corrections" not in codes(project_of(backend))
+        found_related(backend, only_corrections=True)
+        [alert] = [listed for listed in project_of(backend)["alerts"] if listed["code"] == "only_corrections"]
+    assert alert["message"].startswith("mood: nearly every human label contradicts the prediction")
+    assert alert["fix"].startswith("submit correct predictions too")
 
 
 def test_models_that_read_the_tasks_otherwise_are_an_alert_that_names_the_labels_that_decide(

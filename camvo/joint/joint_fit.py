@@ -475,8 +475,7 @@ def _fit(  # noqa: PLR0917 - the parts of one fit
 ) -> JointFit:
     positions = tuple(arms.index(arm) for arm in shortlist)
     corrections = only_corrections(votes, latest, arms, labels)
-    if corrections:
-        latest = LatestRounds()
+    latest = LatestRounds() if corrections else latest
     votes, contradicted = as_people_prefer(votes, latest, arms, labels)
     beliefs, human, conventions = _label_free_beliefs(votes, positions, labels), None, None
     if latest.rounds:

@@ -38,6 +38,7 @@ from backend.learning.annotators import ReliabilityFits
 from backend.learning.teaching import answering
 from backend.ledger import Ledger, LedgerAccess, projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
+from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Annotation, Annotations, studio_time
 from backend.ledger.projects import Project, relabelled_in
 from backend.ledger.rounds import ProjectRounds
@@ -357,7 +358,7 @@ def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _
         ):
             label_config = known[key].label_config or ""
             blind = _blind(ledger, key)
-            for part in _parts(of_project):
+            for part in portions(of_project, PART):
                 tally.ahead += _ahead(ledger, key, part)
                 tally.blind += sum(bool(row.votes) and row.task in blind for row in part)
                 _teach(ledger, WebhookEvent("ANNOTATION_UPDATED", key, label_config), part, settings, tally)
@@ -407,11 +408,6 @@ def _held_up(ledger: Ledger, project: str, places: Mapping[int, str]) -> Iterato
             task = f"task {named_task(first, project)}"
             place = f" ({places[first]})" if first in places else ""
             yield f"{control}: {of(labels, 'blind label')} cannot count before {task} has one, too{place}"
-
-
-def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
-    while part := list(islice(rows, PART)):
-        yield part
 
 
 def _teach(

@@ -23,6 +23,7 @@ from xml.sax.saxutils import quoteattr
 
 from backend.datasets.sources import ParquetRows, Row, Source
 from backend.errors import ConfigError, DatasetError, DiskFullError, MissingFieldError, TaskError
+from backend.ledger.database.statements import portions
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.questions.naming import first_alike
@@ -458,7 +459,7 @@ class Index:
             execute(f"PRAGMA {pragma}")
         execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, position INTEGER, number INTEGER, id TEXT)")
         lines = 0
-        for batch in _batched(enumerate(self._dataset.all_tasks()), _ROWS):
+        for batch in portions(enumerate(self._dataset.all_tasks()), _ROWS):
             execute("BEGIN")
             self._database.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", map(self._entry, batch))
             execute("COMMIT")
@@ -551,11 +552,6 @@ class Index:
             where=str(self._dataset.source.path),
             fix="give each row an id of its own, or leave out --id-column",
         )
-
-
-def _batched(items: Iterator[tuple[int, DatasetTask]], size: int) -> Iterator[list[tuple[int, DatasetTask]]]:
-    while batch := list(itertools.islice(items, size)):
-        yield batch
 
 
 _PARTS = 64

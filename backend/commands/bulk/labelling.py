@@ -23,6 +23,7 @@ from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError,
 from backend.label_studio.predictions import Prediction
 from backend.ledger import Ledger, money
 from backend.ledger.batches import WaitingTasks
+from backend.ledger.database.statements import portions
 from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
@@ -313,7 +314,7 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
     if not _always_read(jobs.settings, jobs.config.questions):
         yield from found
         return
-    while some := list(islice(found, _AHEAD)):
+    for some in portions(found, _AHEAD):
         texts = [question.context for stored in some for question in stored.open]
         process.thread.call_soon(partial(process.embedder.expect, texts))
         yield from some
@@ -337,7 +338,7 @@ def _in_random_order(tasks: IndexedTasks, project: str) -> Iterator[DatasetTask]
     while last < 2**64:
         end = min(max(2 * last, size), 2**64)
         chosen = (task for task in tasks.first_rows() if last <= draw(task) < end)
-        while some := list(islice(chosen, _SHUFFLED)):
+        for some in portions(chosen, _SHUFFLED):
             yield from sorted(some, key=draw)
         last = end
 

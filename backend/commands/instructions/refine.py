@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Final
@@ -47,6 +47,7 @@ from backend.errors import (
     UnusableAnswersError,
 )
 from backend.ledger import answers
+from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
 from backend.ledger.projects import short_name
@@ -407,8 +408,7 @@ class _Judging:
             return
         awaited = self.sides[_PRESENT].process.awaited
         with progress_bar(console, "judging", len(judges) * len(self.sides), waiting=awaited) as advance:
-            remaining = iter(judges)
-            while some := list(islice(remaining, _AT_ONCE)):
+            for some in portions(judges, _AT_ONCE):
                 ways = self.race.running
                 outcomes = ask_about([self.sides[way] for way in ways], some, console, advance)
                 for task, found in zip(some, outcomes, strict=True):

@@ -162,13 +162,10 @@ _PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
 def check_setup(console: Console, environment: Environment, *, live: bool, label_config: Path | None) -> bool:
     """Check each part and print the results; return whether the server can start."""
     loaded = settings.load(environment.config)
-    console.print(
-        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
-        highlight=False,
-    )
+    print_fact(console, Fact("configuration", str(environment.config or "embedded voters (no camvo.yaml)")))
     _step(console, "policy", lambda: _policy(loaded))
     pool = Pool(loaded.models, keys=environment.keys(loaded.models))
-    console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
+    print_fact(console, Fact("prices", f"of {len(pool.names)} models"))
     redactor = redactor_named(loaded.redact)
     embedder = Embedder(loaded.embedder)
     ledger_works = _step(console, "ledger", lambda: _ledger(environment))
@@ -211,13 +208,10 @@ def _print_config(console: Console, path: Path, loaded: Settings) -> list[bool]:
 
 def _recall(environment: Environment, pool: Pool) -> tuple[int, float]:
     """Tell the pool what its models used so far; return the tasks so far, and what they cost in $."""
-    ledger = Ledger(environment.database_url)
-    try:
+    with closing(Ledger(environment.database_url)) as ledger:
         recall_usage(pool, ledger)
         with ledger.read() as connection:
             return reports.paid_tasks(connection)
-    finally:
-        ledger.close()
 
 
 def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
@@ -257,12 +251,11 @@ def _made_up(question: ConfigQuestion) -> dict[str, object]:
 
 def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
     try:
-        outcome = step()
+        fact = Fact(name, step())
     except CamvoError as error:
-        say(console, f"[red]✗[/] {name:<14} {escape(str(error))}", markup=True)
-        return False
-    say(console, f"[green]✓[/] {name:<14} {escape(outcome)}", markup=True)
-    return True
+        fact = Fact(name, str(error), holds=False)
+    print_fact(console, fact)
+    return fact.holds is True
 
 
 def _policy(loaded: Settings) -> str:
@@ -288,11 +281,6 @@ def _keys(pool: Pool) -> str:
             f"not set: {', '.join(missing)}", fix="set these variables in the server's environment"
         )
     return "present (--live tries them, which costs money)"
-
-
-def _is_free(loaded: Settings) -> bool:
-    """Whether all models are embedded voters."""
-    return all(model.is_embedded for model in loaded.models)
 
 
 def _ledger(environment: Environment) -> str:
@@ -358,15 +346,14 @@ def _print_estimate(
         )
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
-    unmeasured = [name for name in plan.subset if pool[name].model.meter.measured_by == "max_tokens"]
-    console.print(
-        f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
-        + (", at most" if unmeasured else "")
-        + "."
-        + (_UNMEASURED if unmeasured else "")
-        + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
-        highlight=False,
-    )
+    line = f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
+    if any(pool[name].model.meter.measured_by == "max_tokens" for name in plan.subset):
+        line += f", at most.{_UNMEASURED}"
+    else:
+        line += "."
+    if all(model.is_embedded for model in loaded.models):
+        line += " The prices of embedded voters are nominal."
+    console.print(line, highlight=False)
 
 
 _UNMEASURED = (

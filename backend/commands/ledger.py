@@ -81,8 +81,7 @@ class LabelsToForget:
     ) -> None:
         """Say what a withdrawal changes and, if that is agreed to, change it."""
         loaded = settings.load(environment.config)
-        ledger = Ledger(environment.database_url)
-        try:
+        with closing(Ledger(environment.database_url)) as ledger:
             with ledger.read() as connection:
                 withdrawal = self.withdrawal(connection, time.time())
                 affected = AffectedLabels.of(connection, withdrawal)
@@ -100,8 +99,6 @@ class LabelsToForget:
                 f"The labels are {done}. {of(corrected, 'round', 'teach')} something else now.",
                 highlight=False,
             )
-        finally:
-            ledger.close()
 
 
 def _withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
@@ -153,12 +154,9 @@ def predict_project(
     """Store the server's predictions of a project; return the exit code."""
     environment = Environment()
     url = backend_client.backend_url(backend_url, environment)
-    backend = BackendClient(url, environment, again=options.retry_failed)
-    try:
+    with closing(BackendClient(url, environment, again=options.retry_failed)) as backend:
         client = backend_client.label_studio_client(label_studio, environment)
         return _predict(client, backend, project, options)
-    finally:
-        backend.close()
 
 
 def _predict(client: Client, backend: BackendClient, project: int, options: LabelOptions) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
@@ -91,19 +91,13 @@ class ProjectTasks:
 @contextmanager
 def ledger_to_read(environment: Environment, *, asking: bool = False) -> Iterator[Environment]:
     """The environment; with a temporary empty ledger if its SQLite file does not exist yet."""
-    if asking or _exists(environment):
+    with closing(Ledger(environment.database_url)) as ledger:
+        usable = asking or ledger.exists()
+    if usable:
         yield environment
         return
     with TemporaryDirectory(prefix="camvo-ledger-") as folder:
         yield environment.model_copy(update={"database_url": f"sqlite:///{Path(folder) / 'ledger.sqlite'}"})
-
-
-def _exists(environment: Environment) -> bool:
-    ledger = Ledger(environment.database_url)
-    try:
-        return ledger.exists()
-    finally:
-        ledger.close()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -302,8 +302,7 @@ def _gather(
 ) -> tuple[RunCounts, list[_PartOutcome], Missing]:
     """Sum the counts of all parts while showing the progress."""
     counts, errors = RunCounts(), []
-    ledger = Ledger(work.environment.database_url)
-    try:
+    with closing(Ledger(work.environment.database_url)) as ledger:
         spending = Spending(ledger, work.project)
 
         def outlook(done: int, total: int) -> str:
@@ -330,8 +329,6 @@ def _gather(
         missing = spending.missing(work.settings.arms)
         lines = [counts.summary(spending.in_all()), *missing.lines()]
         say(console, "\n".join(lines))
-    finally:
-        ledger.close()
     return counts, errors, missing
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 
 from sqlalchemy import Connection
@@ -60,13 +60,10 @@ def opened_ledger(url: str, source: str, *, missing: str) -> Iterator[Ledger]:
         source: the variable or argument that the address is from, for errors.
         missing: what to do if there is no such ledger.
     """
-    ledger = Ledger(url, source=source)
-    try:
+    with closing(Ledger(url, source=source)) as ledger:
         if not ledger.exists():
             raise ConfigError(f"there is no ledger at {ledger.place}", where=source, fix=missing)
         yield ledger
-    finally:
-        ledger.close()
 
 
 def stored_project(connection: Connection, project: str) -> Project:

@@ -169,8 +169,7 @@ def prune_ledger(
 ) -> None:
     """Say what a prune changes and, if that is agreed to, prune."""
     age, loaded = _age_of(older), settings.load(environment.config)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             stored = projects.list_all(connection)
             if project is not None:
@@ -285,8 +284,7 @@ def erase_project(
     console: Console, environment: Environment, project: str, *, agreed: Callable[[str], bool] | None
 ) -> None:
     """Say what there is of a project and, if that is agreed to, erase it."""
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             stored = stored_project(connection, project)
             erasure = Erasure(connection, stored.key)

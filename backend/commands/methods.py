@@ -49,8 +49,7 @@ def write_methods(console: Console, environment: Environment, project: str | Non
     """
     check_writable(path)
     settings = settings_module.load(environment.config)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             stored, found = labelled_project(connection, settings, project, "--methods")
             own, _ = project_settings(stored, settings)

@@ -346,8 +346,7 @@ def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _
     environment = quiet_environment(config)
     settings = settings_module.load(environment.config)
     source = open_source(path)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             known = {project.key: project for project in projects.list_all(connection)}
             rows = _without_repetitions(list(_human_rows(source, known, connection, annotator)))

@@ -339,8 +339,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
 
     check_writable(path)
     settings = settings_module.load(environment.config)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             stored, report = labelled_project(connection, settings, project, "--certificate")
             said = contents_of(connection, stored, settings)

@@ -40,14 +40,19 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def existing_ledger(environment: Environment) -> Iterator[Ledger]:
-    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created."""
+def existing_ledger(environment: Environment, *, migrated: bool = False) -> Iterator[Ledger]:
+    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created.
+
+    ``migrated`` brings its tables to this version first.
+    """
     with opened_ledger(
         environment.database_url,
         DATABASE_URL,
         missing="run the command in the server's folder, set the variable to its value, or start camvo serve"
         " first",
     ) as ledger:
+        if migrated:
+            ledger.migrate()
         yield ledger
 
 

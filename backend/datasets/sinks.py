@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -447,9 +446,13 @@ class _ObjectFolder:
             self._put(_PROBE, memoryview(b""))
         self.remove([_PROBE])
 
-    def file(self, name: str) -> _WholeObject:
-        """An object that is sent when it is complete."""
-        return _WholeObject(self, name)
+    @contextmanager
+    def file(self, name: str) -> Iterator[BinaryIO]:
+        """An object that is collected in memory, and sent at the end; after an error nothing is sent."""
+        content = io.BytesIO()
+        yield content
+        with _store_errors(f"{self.name.rstrip('/')}/{name}"):
+            self._put(name, content.getbuffer())
 
     def names(self) -> list[str]:
         """The names of the objects directly in it."""
@@ -467,13 +470,8 @@ class _ObjectFolder:
             for name in names:
                 files.delete_file(f"{path}/{name}")
 
-    def send(self, name: str, content: memoryview) -> None:
-        """Write an object with all its content, or none."""
-        with _store_errors(f"{self.name.rstrip('/')}/{name}"):
-            self._put(name, content)
-
     def _put(self, name: str, content: memoryview) -> None:
-        """Write an object in another thread, where no signal raises.
+        """Write an object with all its content, or none, in another thread, where no signal raises.
 
         pyarrow publishes what was written whenever a stream is closed, even by the end of a ``with`` after an
         error, or when the stream is forgotten. So nothing may raise between opening and closing: an upload
@@ -491,23 +489,6 @@ class _ObjectFolder:
             # An executor does not wait for a thread if a signal raises while it starts.
             uploading.submit(lambda: None).result()
             uploading.submit(write).result()  # bounded by pyarrow's own time limits
-
-
-class _WholeObject:
-    """Collects an object in memory, and sends it at the end. After an error it sends nothing."""
-
-    def __init__(self, folder: _ObjectFolder, name: str) -> None:
-        self._folder, self._name = folder, name
-
-    def __enter__(self) -> BinaryIO:
-        self._content = io.BytesIO()
-        return self._content
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self._folder.send(self._name, self._content.getbuffer())
 
 
 _AT_ONCE = 8 * 2**20

@@ -14,8 +14,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy import Connection
 
-from backend.errors import BadLabelConfigError
-from backend.learning.projects import project_settings
+from backend.learning.projects import project_settings, stored_questions
 from backend.learning.states import States
 from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
 from backend.ledger import Ledger, LedgerAccess, projects, recounts
@@ -36,7 +35,6 @@ from backend.ledger.recounts import (
     differs,
 )
 from backend.ledger.rounds import ProjectRounds, QuestionRounds, Round
-from backend.questions import parse_label_config
 from backend.questions.question import ConfigQuestion, policy_for
 from backend.settings import Settings
 from backend.settings.policies import policy_of
@@ -610,7 +608,7 @@ class Recounter:
         if stored is None:
             return 0
         settings, _ = project_settings(stored, self._settings)
-        questions = _questions(stored)
+        questions = stored_questions(stored) or ()
         for key, first in first_rounds.items():
             aggregation = aggregation_of(first.plan)
             policy = _policy(settings, questions, key.control, aggregation)
@@ -638,16 +636,6 @@ class Recounter:
     def _pause(self) -> None:
         if self._stopping.wait(_PAUSE):
             raise Stopped
-
-
-def _questions(stored: Project) -> Sequence[ConfigQuestion]:
-    """The questions of the project's label config; none without one that can be read."""
-    if stored.label_config is None:
-        return ()
-    try:
-        return parse_label_config(stored.label_config).questions
-    except BadLabelConfigError:
-        return ()
 
 
 def _policy(

@@ -484,8 +484,8 @@ def _print_texts(console: Console, labelled: Sequence[_LabelledText]) -> None:
     bought = "all votes were" if calls == full else f"{calls} votes were"
     _say(
         console,
-        f"…\n{right} of {len(labelled)} labels are right. Here {bought} bought: a project first learns how its"
-        f" models vote. {len(_PROJECTS) * _ANNOTATED} human labels came back by webhook.\n",
+        f"…\n{right} of {len(labelled)} labels are right. Here {bought} bought: a project first learns how"
+        f" its models vote. {len(_PROJECTS) * _ANNOTATED} human labels came back by webhook.\n",
     )
 
 

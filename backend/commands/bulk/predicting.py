@@ -143,8 +143,21 @@ _EVERY = 1.0
 """Seconds between two looks."""
 
 
-class _Watched(Protocol):
-    """The part of the server's interface that :func:`_watching` needs."""
+class _Predictor(Protocol):
+    """A source of predictions: the backend over HTTP, or this process."""
+
+    def predict(
+        self,
+        project_key: str,
+        label_config: str,
+        tasks: Sequence[Mapping[str, Any]],
+        *,
+        stored_only: bool = False,
+    ) -> list[TaskAnswer]:
+        """Return for each task its predictions, or why it has none (yet)."""
+
+    def failed_tasks(self, project_key: str) -> list[int]:
+        """Return the tasks that ended without a prediction."""
 
     def progress(
         self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
@@ -154,7 +167,7 @@ class _Watched(Protocol):
 
 @contextmanager
 def _watching(
-    server: _Watched, project_key: str, tasks: range, show: Callable[[Progress], object]
+    server: _Predictor, project_key: str, tasks: range, show: Callable[[Progress], object]
 ) -> Iterator[None]:
     """Look at a project's progress every second, in a thread, until the block ends.
 
@@ -191,23 +204,6 @@ _TRIES = 4
 
 _PAUSE = 1.0
 """Seconds to wait before repeating such a request, multiplied by how many there were."""
-
-
-class _Predictor(_Watched, Protocol):
-    """A source of predictions: the backend over HTTP."""
-
-    def predict(
-        self,
-        project_key: str,
-        label_config: str,
-        tasks: Sequence[Mapping[str, Any]],
-        *,
-        stored_only: bool = False,
-    ) -> list[TaskAnswer]:
-        """Return for each task its predictions, or why it has none (yet)."""
-
-    def failed_tasks(self, project_key: str) -> list[int]:
-        """Return the tasks that ended without a prediction."""
 
 
 _AWAY_PAUSE = 5.0
@@ -380,7 +376,11 @@ class PredictionRun:
 
     def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
         """Read the project page by page: the tasks, and those among them that the backend is asked about."""
-        for page in self._pages():
+        numbers = self.only
+        if numbers is None and self.failed:
+            numbers = self._with_servers(lambda: self.predictor.failed_tasks(self.key))
+        pages = self._every_page() if numbers is None else map(self._tasks, portions(numbers, self.batch))
+        for page in pages:
             yield page, [*filter(self._is_wanted, page)]
 
     def _is_wanted(self, task: Mapping[str, Any]) -> bool:
@@ -406,18 +406,11 @@ class PredictionRun:
     def _predictions(self, task: Mapping[str, Any]) -> list[dict[str, Any]]:
         return predictions.of_version(task, self.model_version)
 
-    def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        if self.only is None and not self.failed:
-            last = 0
-            while page := self._page(last):
-                yield page
-                last = page[-1]["id"]
-            return
-        numbers = self.only
-        if numbers is None:
-            numbers = self._with_servers(lambda: self.predictor.failed_tasks(self.key))
-        for portion in portions(numbers, self.batch):
-            yield self._tasks(portion)
+    def _every_page(self) -> Iterator[list[dict[str, Any]]]:
+        last = 0
+        while page := self._page(last):
+            yield page
+            last = page[-1]["id"]
 
     def _page(self, after: int) -> list[dict[str, Any]]:
         """The next tasks by number; none at the end."""

@@ -54,45 +54,44 @@ from camvo.student import STUDENT
 from camvo.twins import twins
 
 
-@dataclass(frozen=True, slots=True)
-class _Instructions:
-    """The instructions of a project in Label Studio.
+def _change_instructions(
+    client: Client,
+    project: Mapping[str, Any],
+    new: str,
+    read: str,
+    console: Console,
+    *,
+    where: str,
+    yes: bool,
+) -> None:
+    """Show how a project's instructions change, and change them if that is agreed to.
 
-    Attributes:
-        client: Label Studio's API.
-        number: the project's number.
-        written: the instructions, as HTML.
-        where: the option that wants to change them.
+    Models are to read ``read`` of them; ``where`` is the option that wants to change them.
     """
+    number, written = project["id"], _written(project)
+    for line in unified_diff(written.splitlines(), new.splitlines(), n=1, lineterm=""):
+        if not line.startswith(("---", "+++", "@@")):
+            say(console, line)
+    if not yes:
+        raise ConfigError(
+            f"would change the instructions of project {number} as shown; nothing was changed",
+            where=where,
+            fix="add --yes to write them",
+        )
+    stored = client.change_project(number, {"expert_instruction": new})
+    if instructions_text(_written(stored)) != read:
+        client.change_project(number, {"expert_instruction": written})
+        raise ConfigError(
+            "Label Studio stores another text for models than the one that was agreed to, so the"
+            " instructions were put back",
+            where=where,
+            fix="change them by hand in Settings > Instructions",
+        )
 
-    client: Client
-    number: int
-    written: str
-    where: str
 
-    def change(self, new: str, read: str, console: Console, *, yes: bool) -> None:
-        """Show how they change, and change them if that is agreed to; models are to read ``read``."""
-        for line in unified_diff(self.written.splitlines(), new.splitlines(), n=1, lineterm=""):
-            if not line.startswith(("---", "+++", "@@")):
-                say(console, line)
-        if not yes:
-            raise ConfigError(
-                f"would change the instructions of project {self.number} as shown; nothing was changed",
-                where=self.where,
-                fix="add --yes to write them",
-            )
-        stored = self._store(new).get("expert_instruction")
-        if instructions_text(str(stored or "")) != read:
-            self._store(self.written)
-            raise ConfigError(
-                "Label Studio stores another text for models than the one that was agreed to, so the"
-                " instructions were put back",
-                where=self.where,
-                fix="change them by hand in Settings > Instructions",
-            )
-
-    def _store(self, text: str) -> dict[str, Any]:
-        return self.client.change_project(self.number, {"expert_instruction": text})
+def _written(project: Mapping[str, Any]) -> str:
+    """A project's instructions in Label Studio, as HTML."""
+    return str(project.get("expert_instruction") or "")
 
 
 def _with_new_text(written: str, text: str) -> str:
@@ -417,11 +416,11 @@ def _write_into_project(client: Client, number: int, book: Codebook, console: Co
     It replaces what stands below :data:`FOR_PEOPLE_ONLY` there. What models read stays as it is, so no epoch
     begins and nothing is paid for again.
     """
-    written = str(client.project(number).get("expert_instruction") or "")
-    above, _ = split_instructions(written)
+    project = client.project(number)
+    above, _ = split_instructions(_written(project))
     new = f"{above.rstrip()}\n<p>{FOR_PEOPLE_ONLY}</p>\n{_render('codebook.html', book)}".lstrip()
-    read = instructions_text(written)
-    _Instructions(client, number, written, "--into-project").change(new, read, console, yes=yes)
+    read = instructions_text(_written(project))
+    _change_instructions(client, project, new, read, console, where="--into-project", yes=yes)
     say(
         console,
         f"project {number}: annotators read the codebook below the instructions; models read the same text as"
@@ -487,7 +486,7 @@ def adopt_text(
     environment = quiet_environment(config)
     client = backend_client.label_studio_client(label_studio, environment)
     project = client.project(number)
-    written = str(project.get("expert_instruction") or "")
+    written = _written(project)
     own, earlier = _stored(project_key(project), environment, written)
     if text is None:
         text = _chosen(number, earlier, text_id, console)
@@ -499,7 +498,7 @@ def adopt_text(
             fix=how_to_adopt(path or "the text before", None).removeprefix("to adopt it, "),
         )
     new = _with_new_text(written, text)
-    _Instructions(client, number, written, option).change(new, text, console, yes=yes)
+    _change_instructions(client, project, new, text, console, where=option, yes=yes)
     say(
         console,
         f"project {number}: the instructions are changed, which is another epoch: tasks keep their labels"

@@ -311,8 +311,7 @@ def erase_project(
 
 def _require_deleted(stored: Project, environment: Environment) -> None:
     """Require that Label Studio, if the command can ask it, has the project no more: it would come back."""
-    asks = environment.label_studio_url is not None and environment.label_studio_api_key is not None
-    if not asks or not is_of_label_studio(stored.key):
+    if environment.label_studio_access is None or not is_of_label_studio(stored.key):
         return
     number = short_name(stored.key)
     try:

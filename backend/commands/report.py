@@ -269,8 +269,8 @@ def _task_score(questions: Sequence[ConfigQuestion], answers: Mapping[str, tuple
 
 def _compared(environment: Environment, project: ProjectReport) -> str | None:
     """Compare what Label Studio shows of random tasks with the ledger; ``None`` without access to it."""
-    url, key = environment.label_studio_url, environment.label_studio_api_key
-    if url is None or key is None or not is_of_label_studio(project.key) or not project.rounds:
+    access = environment.label_studio_access
+    if access is None or not is_of_label_studio(project.key) or not project.rounds:
         return None
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         epochs = ProjectRounds(connection, project.key).latest_epochs()
@@ -281,7 +281,7 @@ def _compared(environment: Environment, project: ProjectReport) -> str | None:
     version = settings.load(environment.config).model_version
     sample = random.Random(project.rounds).sample(sorted(scores), min(len(scores), _SAMPLE))  # noqa: S311
     try:
-        client = Client(url, key)
+        client = Client(*access)
         number = client.project_by_key(project.key)["id"]
         tasks, _ = predictions.untouched(client.tasks(number, sample) if sample else [])
     except LabelStudioError as error:

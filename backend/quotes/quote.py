@@ -284,12 +284,7 @@ _PACK: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _AskingMode:
-    """How one model is asked.
-
-    Attributes:
-        batch: whether in its provider's batches.
-        pack: the most tasks in a prompt; 1 for one.
-    """
+    """How one model is asked: whether in its provider's batches, and the most tasks in a prompt."""
 
     batch: bool
     pack: int

@@ -112,15 +112,7 @@ _LONGEST: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class CodebookOptions:
-    """What is written, and where.
-
-    Attributes:
-        out: where the Markdown goes.
-        examples: the most examples of a label, and of a confusion.
-        quote_blind: whether blind tasks that people have labelled are quoted, too.
-        into_project: whether it goes into the project's instructions in Label Studio as well.
-        yes: whether these may be changed.
-    """
+    """What is written, and where. The help texts of ``camvo codebook`` explain it."""
 
     out: Path
     examples: int = 3
@@ -131,15 +123,7 @@ class CodebookOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """A task that is quoted.
-
-    Attributes:
-        number: its number in the ledger.
-        task: its id.
-        texts: what the question is about, by field.
-        human: what people say; ``None`` while they say nothing.
-        votes: voter → its answer, the vote among them.
-    """
+    """A task that is quoted, with its ``texts`` by field, what people say, and voter → its answer."""
 
     number: int
     task: str
@@ -169,14 +153,9 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Confusion:
-    """A label that is given in place of another.
+    """A label that is given in place of another: voter → on how many tasks it contradicts people so.
 
-    Attributes:
-        against_people: voter → on how many tasks it contradicts people so.
-        against_vote: model → on how many tasks that nobody has labelled it contradicts the vote so.
-        people_tasks: the number of tasks of the first kind.
-        vote_tasks: that of the second kind.
-        examples: some of these tasks.
+    On tasks that nobody has labelled, models contradict the vote.
     """
 
     examples: _Kept
@@ -193,15 +172,7 @@ class _Confusion:
 
 @dataclass(slots=True)
 class _LabelEntry:
-    """One label.
-
-    Attributes:
-        text: the label as annotators and models see it.
-        definition: its hint.
-        confirmed: on how many tasks people gave it.
-        examples: some of these tasks.
-        confusions: what was given in its place; ``None`` for nothing at all.
-    """
+    """One label, ``confirmed`` by people on so many tasks, and what was given in its place or ``None``."""
 
     text: str
     definition: str | None
@@ -236,12 +207,7 @@ class _QuestionEntry:
 class Codebook:
     """What people and votes have shown about the labels of a project.
 
-    Attributes:
-        project: the project's name.
-        instructions: what models read for all questions; empty for none.
-        questions: those whose labels are listed.
-        left_out: the other questions' names.
-        unquoted: how many blind tasks are counted and not quoted.
+    Questions that list no labels are ``left_out``; ``unquoted`` blind tasks are counted and not quoted.
     """
 
     project: str

@@ -40,15 +40,10 @@ class _RowResult:
 
 @dataclass(frozen=True, slots=True)
 class _AddedColumn:
-    """A column that is added. Exactly one of ``of_row`` and ``of_round`` fills it.
+    """A column that is added, and its ``meaning`` in the table of docs/label.md.
 
-    Attributes:
-        name: its name, without the prefix and without a control.
-        kind: ``bool``, ``int``, ``float`` or ``str``: its type in Parquet and in a DataFrame. Values of any
-            other type are text there, as in CSV; JSON Lines keep every value as it is.
-        meaning: its cell in the table of docs/label.md.
-        of_row: returns the value for a row.
-        of_round: returns the value for a round. Each control has a column, which is empty without a round.
+    ``kind`` is its type in Parquet and in a DataFrame. Exactly one of ``of_row`` and ``of_round`` fills it;
+    with the latter each control has a column, which is empty without a round.
     """
 
     name: str

@@ -91,12 +91,7 @@ class _PartOutcome:
 
 
 class _PartLabeller:
-    """Labels parts, one after another, with one runtime. A context manager.
-
-    Args:
-        work: the instructions.
-        console: where an interruption is reported; without one, as on another host, nothing is printed.
-    """
+    """Labels parts, one after another, with one runtime; without a console, as elsewhere, it prints nothing."""
 
     def __init__(self, work: _Work, console: Console | None = None) -> None:
         self._work = work

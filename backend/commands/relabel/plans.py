@@ -46,13 +46,7 @@ from camvo.votes.relabelling import Relabelling
 class Opened:
     """A project whose labels are to change.
 
-    Attributes:
-        ledger: its ledger.
-        stored: the project.
-        settings: its settings.
-        embedder: the identity of the embedder.
-        client: Label Studio's API; ``None`` for a file's project.
-        config: the label config in Label Studio; for a file, that of the latest labels.
+    ``config`` is the label config in Label Studio; for a file, without a client, that of the latest labels.
     """
 
     ledger: Ledger
@@ -383,13 +377,9 @@ def _rest_of(
     before: Mapping[str, ConfigQuestion],
     after: Mapping[str, ConfigQuestion],
 ) -> RelabelPlan:
-    """The plan for the rest of a change, with what people say under the labels before it.
+    """The plan for the rest of a change, with what people say under the labels ``before`` it.
 
-    Args:
-        schemes: those of the project.
-        plan: the schemes that are made and those that are not, and what becomes of the tasks.
-        before: the questions under the labels before.
-        after: those whose schemes are made, under the labels that they have now.
+    ``after`` has the questions whose schemes are made, under the labels that they have now.
     """
     found, done = plan.found, plan.done
     ways = [*found.present, *((each, _way(each, before[each.control], after[each.control])) for each in done)]

@@ -91,7 +91,7 @@ class _PartOutcome:
 
 
 class _PartLabeller:
-    """Labels parts, one after another, with one runtime; without a console, as elsewhere, it prints nothing."""
+    """Labels parts, one after another, with one runtime; without a console it prints nothing."""
 
     def __init__(self, work: _Work, console: Console | None = None) -> None:
         self._work = work

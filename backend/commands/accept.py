@@ -214,12 +214,13 @@ class _Acceptance:
 
     def _note(self, tasks: Sequence[int]) -> None:
         with self.ledger.write() as connection:
-            at = now(connection)
-            accepted = [self._record(task, self.evidence.decided[task], at) for task in tasks]
-            AcceptedTasks(connection, self.key).store(accepted)
-
-    def _record(self, task: int, decided: _Decided, at: float) -> Accepted:
-        return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, at)
+            at, decided = now(connection), ((task, self.evidence.decided[task]) for task in tasks)
+            AcceptedTasks(connection, self.key).store(
+                [
+                    Accepted(self.key, task, None, it.labels, it.score, it.certified, at)
+                    for task, it in decided
+                ]
+            )
 
     def _note_annotations(self, tasks: Sequence[int]) -> int:
         """Note the annotations that Label Studio made; forget tasks of which it made none."""

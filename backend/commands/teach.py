@@ -48,13 +48,6 @@ from backend.server.status.formats import named_task, of, verb_of
 from backend.settings import Settings
 from camvo.errors import CamvoError
 
-
-def _fit_annotators(ledger: Ledger, project: str, settings: Settings) -> None:
-    """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks."""
-    with LedgerAccess.opened(ledger) as access:
-        asyncio.run(ReliabilityFits(access, settings).fit_if_due(project))
-
-
 _FIRST, _NAMES = 10**9, 9 * 10**9
 """Numbers of names have ten digits, far from those that Label Studio gives to users."""
 
@@ -73,13 +66,6 @@ def annotator_number(said: object, place: str) -> int | None:
     if not 0 < int(name) < 2**63:
         raise DatasetError("is not the number of an annotator", where=place, fix="give a number or a name")
     return int(name)
-
-
-def _annotation_number(task: int, annotator: int | None) -> int:
-    """The number of somebody's annotation of a task in [0, 2⁶³); without an annotator the task's own."""
-    if annotator is None:
-        return task
-    return int.from_bytes(hashlib.sha256(f"{task}:{annotator}".encode()).digest()[:8], "big") >> 1
 
 
 def _is_number(name: str) -> bool:
@@ -101,8 +87,12 @@ class _HumanRow:
 
     @property
     def annotation(self) -> int:
-        """The number of the annotation: one for each task and annotator."""
-        return _annotation_number(self.task, self.annotator)
+        """The number of the annotation in [0, 2⁶³); without an annotator that of the task."""
+        if self.annotator is None:
+            return self.task
+        return (
+            int.from_bytes(hashlib.sha256(f"{self.task}:{self.annotator}".encode()).digest()[:8], "big") >> 1
+        )
 
 
 _NAMED = 5
@@ -363,7 +353,8 @@ def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _
                 _teach(ledger, WebhookEvent("ANNOTATION_UPDATED", key, label_config), part, settings, tally)
                 tally.stored += len(part)
             if tally.annotators:
-                _fit_annotators(ledger, key, settings)
+                with LedgerAccess.opened(ledger) as access:
+                    asyncio.run(ReliabilityFits(access, settings).fit_if_due(key))
             if tally.blind:
                 tally.held_up += _held_up(ledger, key, {row.task: row.place for row in reversed(rows)})
 

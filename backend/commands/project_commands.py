@@ -126,19 +126,13 @@ def _parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
     for text in options:
         key, equals, value = text.partition("=")
         if text.lstrip().startswith("{"):
-            overrides |= _mapping(text)
-        elif equals and key.strip():
-            overrides[key.strip()] = _value(value)
+            said = _value(text)
         else:
+            said = {key.strip(): _value(value)} if equals and key.strip() else None
+        if not isinstance(said, dict):
             raise _mistake()
+        overrides |= said
     return overrides if options else None
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    value = _value(text)
-    if not isinstance(value, dict):
-        raise _mistake()
-    return value
 
 
 def _value(text: str) -> Any:

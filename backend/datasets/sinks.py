@@ -455,7 +455,6 @@ class _ObjectFolder:
             self._put(name, content.getbuffer())
 
     def names(self) -> list[str]:
-        """The names of the objects directly in it."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra
 
         with _store_errors(self.name):
@@ -464,7 +463,6 @@ class _ObjectFolder:
         return [info.base_name for info in found]
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove objects."""
         with _store_errors(self.name):
             files, path = _opened(self.address)
             for name in names:
@@ -565,7 +563,6 @@ class _LocalFolder:
 
     @property
     def name(self) -> str:
-        """Its path."""
         return str(self.path)
 
     def prepare(self) -> None:
@@ -591,10 +588,8 @@ class _LocalFolder:
         return whole_file(self.path / name)
 
     def names(self) -> list[str]:
-        """The names of the files in it."""
         return [path.name for path in self.path.iterdir()]
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)

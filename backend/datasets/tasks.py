@@ -104,11 +104,6 @@ class Shard:
             raise ConfigError(f"{text!r} is no shard", where="--shard", fix="write 3/16 for the third of 16")
         return cls(number, of)
 
-    @property
-    def name(self) -> str:
-        """Its name in a file, such as ``part-03-of-16``."""
-        return f"part-{self.number:0{len(str(self.of))}d}-of-{self.of}"
-
     def holds(self, task: int) -> bool:
         """Whether a task of this number is in the shard."""
         return task % self.of == self.number - 1

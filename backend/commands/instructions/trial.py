@@ -344,10 +344,9 @@ def _sample(
     return [*labelled[:most], *others[: size - most]]
 
 
-_Sides = tuple[DatasetJobs, DatasetJobs]
-
-
-def _quote(sides: _Sides, sample: Sequence[DatasetTask], options: LabelOptions, console: Console) -> None:
+def _quote(
+    sides: Sequence[DatasetJobs], sample: Sequence[DatasetTask], options: LabelOptions, console: Console
+) -> None:
     """Say what the answers that are missing cost, and ask whether to buy them."""
     with progress_bar(console, "counting tokens", 2 * len(sample), transient=True) as advance:
         prices = [price_of(side, sample, advance) for side in sides]

@@ -204,12 +204,11 @@ class _Actor:
         return {"outcome": [pickle.dumps(self._labeller.label(part)) for part in parts]}
 
 
-_Engine = Literal["asyncio", "ray"]
 _Outcomes = Callable[[_Work, Sequence[Part], Console], Iterator[_PartOutcome]]
 
 
 def label_in_parts(
-    path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine
+    path: Path, out: str, options: LabelOptions, config: Path | None, engine: Literal["asyncio", "ray"]
 ) -> Ending:
     """Label a file and write the labels to a folder of Parquet files."""
     folder, environment = parts_folder(out), quiet_environment(config)

@@ -6,11 +6,10 @@ repeated, and the backend answers tasks that it has decided from its ledger.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
@@ -33,6 +32,7 @@ from backend.label_studio.client import Client
 from backend.ledger.database.statements import portions
 from backend.server.status.formats import of, verb_of
 from backend.server.status.missing import Ending, Missing
+from backend.threads import repeatedly
 
 
 @dataclass(slots=True)
@@ -143,6 +143,28 @@ _EVERY = 1.0
 """Seconds between two looks."""
 
 
+_Task = TypeVar("_Task")
+
+
+def in_requests(
+    tasks: Sequence[_Task], send: Callable[[Sequence[_Task]], _Answer]
+) -> Iterator[_Answer | None]:
+    """Send tasks in several requests if one is too large; ``None`` for a task that is too large alone."""
+    if not tasks:
+        return
+    try:
+        answer = send(tasks)
+    except BodyTooLargeError:
+        if len(tasks) == 1:
+            yield None
+            return
+        half = len(tasks) // 2
+        yield from in_requests(tasks[:half], send)
+        yield from in_requests(tasks[half:], send)
+    else:
+        yield answer
+
+
 class _Predictor(Protocol):
     """A source of predictions: the backend over HTTP, or this process."""
 
@@ -173,7 +195,6 @@ def _watching(
 
     A look that fails is left out: the block's own request says what is wrong.
     """
-    over = threading.Event()
     try:
         before = server.progress(project_key).last_round
     except BackendError:
@@ -181,19 +202,11 @@ def _watching(
         return
 
     def look() -> None:
-        while not over.wait(_EVERY):
-            try:
-                show(server.progress(project_key, tasks.start, tasks.stop - 1, before))
-            except BackendError:
-                continue
+        with suppress(BackendError):
+            show(server.progress(project_key, tasks.start, tasks.stop - 1, before))
 
-    thread = threading.Thread(target=look, name="camvo-watch", daemon=True)
-    thread.start()
-    try:
+    with repeatedly(look, _EVERY, "camvo-watch"):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 _SAMPLE = 200
@@ -452,20 +465,19 @@ class PredictionRun:
     def _ask(
         self, tasks: Sequence[dict[str, Any]], tally: Tally, *, stored_only: bool = False
     ) -> dict[int, TaskAnswer]:
-        """Ask the backend, in several requests if one is too large; a task that is too large is left out."""
-        try:
+        """Ask the backend; a task that is too large for a request is left out, and counted."""
+
+        def predict(some: Sequence[dict[str, Any]]) -> dict[int, TaskAnswer]:
             results = self._with_servers(
-                lambda: self.predictor.predict(self.key, self.label_config, tasks, stored_only=stored_only)
+                lambda: self.predictor.predict(self.key, self.label_config, some, stored_only=stored_only)
             )
-        except BodyTooLargeError:
-            if len(tasks) == 1:
-                tally.too_large += 1
-                return {}
-            half = len(tasks) // 2
-            parts = (tasks[:half], tasks[half:])
-            first, second = (self._ask(part, tally, stored_only=stored_only) for part in parts)
-            return first | second
-        return {task["id"]: answer for task, answer in zip(tasks, results, strict=True)}
+            return {task["id"]: answer for task, answer in zip(some, results, strict=True)}
+
+        found: dict[int, TaskAnswer] = {}
+        for answers in in_requests(tasks, predict):
+            tally.too_large += answers is None
+            found |= answers or {}
+        return found
 
     def _store_anew(self, answers: Mapping[int, list[dict[str, Any]]], tally: Tally) -> None:
         """Store what Label Studio lacks now of the answers; safe to repeat."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -91,27 +90,21 @@ def progress_bar(
 @contextmanager
 def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[None]:
     """Print what is waited for when it begins, and then every minute."""
-    over = threading.Event()
+    from backend.threads import repeatedly  # noqa: PLC0415 - keeps the help fast
+
+    printed = -math.inf
 
     def look() -> None:
-        printed = -math.inf
-        while not over.wait(_LOOK):
-            if not (text := waiting()):
-                # A wait that comes and goes is not printed each time that it comes.
-                printed = min(printed, time.monotonic() - _EVERY_WAIT + _EVERY)
-            elif time.monotonic() - printed >= _EVERY_WAIT:
-                printed = time.monotonic()
-                say(console, text)
+        nonlocal printed
+        if not (text := waiting()):
+            # A wait that comes and goes is not printed each time that it comes.
+            printed = min(printed, time.monotonic() - _EVERY_WAIT + _EVERY)
+        elif time.monotonic() - printed >= _EVERY_WAIT:
+            printed = time.monotonic()
+            say(console, text)
 
-    thread = threading.Thread(target=look, name="camvo-waiting", daemon=True)
-    if waiting is not str:
-        thread.start()
-    try:
+    with nullcontext() if waiting is str else repeatedly(look, _LOOK, "camvo-waiting"):
         yield
-    finally:
-        over.set()
-        if waiting is not str:
-            thread.join()
 
 
 class _Waiting(ProgressColumn):

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend import settings
+from backend.commands.shared.arguments import require_webhook_secret
 from backend.commands.shared.output import Fact, print_fact, say
 from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError, Usage
 from backend.learning.projects import require_known_labels
@@ -296,12 +297,9 @@ def _embedder(embedder: Embedder) -> str:
 
 
 def _webhooks(environment: Environment) -> str:
-    if environment.basic_auth_user is not None and environment.webhook_secret is None:
-        raise ConfigError(
-            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
-            where="CAMVO_WEBHOOK_SECRET",
-            fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
-        )
+    require_webhook_secret(
+        environment, "set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio"
+    )
     return (
         "protected by the secret header"
         if environment.webhook_secret

@@ -340,6 +340,16 @@ def consent(command: str, *, yes: bool, dry_run: bool) -> Callable[[str], bool] 
     return None if dry_run else agreed
 
 
+def require_webhook_secret(environment: Environment, fix: str) -> None:
+    """Refuse basic auth without a secret of webhooks; ``fix`` says where to set it."""
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix=fix,
+        )
+
+
 def read_text(path: Path, option: str) -> str:
     """The text of a file that an option names."""
     try:

@@ -65,14 +65,9 @@ class Delivery:
         return self._environment.label_studio_access is not None
 
     async def deliver(self, project: str, go_on: Callable[[], Awaitable[bool]]) -> int:
-        """Replace the predictions that recounts have changed.
+        """Replace the predictions that recounts have changed, while ``go_on`` says so before each page.
 
-        Args:
-            project: the project's key.
-            go_on: called before each page; says whether this process may still do it.
-
-        Returns:
-            How many tasks' predictions were replaced.
+        Returns how many tasks' predictions were replaced.
 
         Raises:
             LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.

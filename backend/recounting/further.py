@@ -113,7 +113,11 @@ class _Found:
 
 
 class FurtherAsking:
-    """Asks models that rounds left out. Used from one event loop only."""
+    """Asks models that rounds left out. Used from one event loop only.
+
+    Each way of asking takes a job, whose purse pays. It raises a ``TaskError`` if the task has no text or
+    models cannot be asked, and a ``LedgerError`` if the ledger failed.
+    """
 
     def __init__(
         self, access: LedgerAccess, questions: JobQuestions, planner: Planner, voters: Voters
@@ -124,13 +128,7 @@ class FurtherAsking:
     async def ask_in_doubt(self, job: Job, worth_usd: float) -> _Bought:
         """Ask about a task that nobody has annotated while its policy finds a vote worth asking for.
 
-        Args:
-            job: the task; its purse pays.
-            worth_usd: what one more right label is worth, in $.
-
-        Raises:
-            TaskError: the task has no text, or models cannot be asked.
-            LedgerError: the ledger failed.
+        ``worth_usd`` is what one more right label is worth, in $.
         """
         found = await self._find(job, annotated=False)
         if found is None:
@@ -154,15 +152,7 @@ class FurtherAsking:
         return await self._store(job, found, news, "doubt")
 
     async def ask_everyone(self, job: Job) -> _Bought:
-        """Ask every remaining model about a task that people have labelled, so that the label teaches more.
-
-        Args:
-            job: the task; its purse pays.
-
-        Raises:
-            TaskError: the task has no text, or models cannot be asked.
-            LedgerError: the ledger failed.
-        """
+        """Ask every other model about a task that people have labelled, so that the label teaches more."""
         found = await self._find(job, annotated=True)
         if found is None:
             return _Bought()
@@ -176,13 +166,6 @@ class FurtherAsking:
         """Ask the models whose votes a task's rounds lack (:class:`backend.ledger.rounds.IncompleteRounds`).
 
         The vote of a packed arm comes from its model, asked about this task alone.
-
-        Args:
-            job: the task; its purse pays.
-
-        Raises:
-            TaskError: the task has no text, or models cannot be asked.
-            LedgerError: the ledger failed.
         """
         found = await self._find(job, annotated=None)
         if found is None:

@@ -66,6 +66,7 @@ _UNCERTAIN = "Uncertainty sampling"
 """Label Studio's name for "least confident first"; its pages do not offer it."""
 
 _MARK = "Connected by camvo connect; before: "
+"""Begins the description of our ML backends; the project's earlier settings follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +136,6 @@ def _webhook_url(backend_url: str) -> str:
 def _differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
     """Return the wanted fields that have another value now."""
     return {name: value for name, value in wanted.items() if current.get(name) != value}
-
-
-def _description(before: Mapping[str, Any]) -> str:
-    """Return the backend's description, which marks it as ours and holds the project's earlier settings."""
-    return _MARK + json.dumps(dict(before), sort_keys=True)
 
 
 def _remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -341,7 +337,7 @@ class ProjectConnection:
         before = {name: project.get(name) for name in _differing(self.wanted.settings(), project)}
         older = current or (found.backends[0] if found.backends else {})
         fields = self.wanted.backend()
-        fields["description"] = _description(before | (_remembered(older) or {}))
+        fields["description"] = _MARK + json.dumps(before | (_remembered(older) or {}), sort_keys=True)
         if current is None:
             carried = {name: older[name] for name in _CARRIED if older.get(name) is not None}
             created = self.client.add_backend(carried | fields | self.wanted.password())

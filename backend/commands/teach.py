@@ -60,16 +60,12 @@ def annotator_number(said: object, place: str) -> int | None:
     name = str(int(said) if isinstance(said, float) and said.is_integer() else said or "").strip()
     if not name:
         return None
-    if not _is_number(name):
+    if not (name.removeprefix("-").isdecimal() and name.isascii() and len(name) < 20):
         digest = hashlib.sha256(name.encode()).digest()
         return _FIRST + int.from_bytes(digest[:8], "big") % _NAMES
     if not 0 < int(name) < 2**63:
         raise DatasetError("is not the number of an annotator", where=place, fix="give a number or a name")
     return int(name)
-
-
-def _is_number(name: str) -> bool:
-    return name.removeprefix("-").isdecimal() and name.isascii() and len(name) < 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +342,8 @@ def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _
             sorted(rows, key=lambda row: row.project), key=lambda row: row.project
         ):
             label_config = known[key].label_config or ""
-            blind = _blind(ledger, key)
+            with ledger.read() as connection:
+                blind = ProjectRounds(connection, key).blind_tasks()
             for part in portions(of_project, PART):
                 tally.ahead += _ahead(ledger, key, part)
                 tally.blind += sum(bool(row.votes) and row.task in blind for row in part)
@@ -379,11 +376,6 @@ def _ahead(ledger: Ledger, project: str, rows: Sequence[_HumanRow]) -> int:
     with ledger.read() as connection:
         rounds = ProjectRounds(connection, project)
         return sum(not rounds.count_of([task]) for task in tasks)
-
-
-def _blind(ledger: Ledger, project: str) -> frozenset[int]:
-    with ledger.read() as connection:
-        return ProjectRounds(connection, project).blind_tasks()
 
 
 def _held_up(ledger: Ledger, project: str, places: Mapping[int, str]) -> Iterator[str]:

@@ -540,16 +540,9 @@ def _stored(key: str, environment: Environment, written: str) -> tuple[Settings,
 def _summary(connection: Connection, stored: Project, settings: Settings) -> EpochSummary:
     """The labels of a project's questions under its instructions, which need not be the present ones."""
     own, _ = project_settings(stored, settings)
-    schemes, questions = Schemes(connection, stored.key).latest(), stored_questions(stored) or ()
-    found = [
-        DecidedRounds(
-            connection, stored.key, each.name, _epoch(each, own, schemes[each.name].embedder)
-        ).summary()
-        for each in questions
-        if each.name in schemes
-    ]
+    schemes, redactor, found = Schemes(connection, stored.key).latest(), redactor_named(own.redact), []
+    for each in stored_questions(stored) or ():
+        if each.name in schemes:
+            epoch = epoch_of(each, own.instructions, schemes[each.name].embedder, redactor)
+            found.append(DecidedRounds(connection, stored.key, each.name, epoch).summary())
     return EpochSummary(*map(sum, zip(*found, strict=True))) if found else EpochSummary(0, 0.0, 0, 0.0)
-
-
-def _epoch(question: ConfigQuestion, own: Settings, embedder: str) -> str:
-    return epoch_of(question, own.instructions, embedder, redactor_named(own.redact))

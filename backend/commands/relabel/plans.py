@@ -516,7 +516,9 @@ def _restored(
     present: str, earlier: str, before: Mapping[str, ConfigQuestion], changes: Sequence[Scheme]
 ) -> str:
     """The present label config with the earlier labels, and with all else that people have added to it."""
-    xml = restored_config(present, earlier, _fates_of(changes))
+    labels = {scheme.control: scheme.labels for scheme in changes}
+    parts = {scheme.control: scheme.parts for scheme in changes}
+    xml = restored_config(present, earlier, LabelFates(labels, parts))
     now, then, after = (
         {question.name: question.digest for question in parse_label_config(each).questions}
         for each in (present, earlier, xml)
@@ -531,14 +533,6 @@ def _restored(
                 fix="take that edit back first, and make it again afterwards",
             )
     return xml
-
-
-def _fates_of(changes: Sequence[Scheme]) -> LabelFates:
-    """What became of labels."""
-    return LabelFates(
-        {scheme.control: scheme.labels for scheme in changes},
-        {scheme.control: scheme.parts for scheme in changes},
-    )
 
 
 def _how_to_look(opened: Opened, scheme: Scheme) -> str:

@@ -200,17 +200,15 @@ def _one_spelling(cells: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...
     Pandas writes ``1.0`` for 1 in a column with blanks. It is ``1`` if some column says that, or if all
     labels are whole numbers.
     """
-    cells = {name: tuple(map(_composed, column)) for name, column in cells.items()}
+    cells = {
+        name: tuple(unicodedata.normalize("NFC", cell) for cell in column) for name, column in cells.items()
+    }
     said = {cell.strip() for column in cells.values() for cell in column} - {""}
     whole = {cell: str(int(float(cell))) for cell in said if _NUMBER.fullmatch(cell)}
     if len(whole) < len(said):
         whole = {cell: number for cell, number in whole.items() if number in said}
     plain = {cell: number for cell, number in whole.items() if "." in cell}
     return {name: tuple(plain.get(cell.strip(), cell) for cell in column) for name, column in cells.items()}
-
-
-def _composed(cell: str) -> str:
-    return unicodedata.normalize("NFC", cell)
 
 
 def _labels(path: Path, cells: dict[str, tuple[str, ...]], lines: list[int]) -> tuple[str, ...]:

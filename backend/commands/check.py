@@ -178,12 +178,16 @@ def check_setup(console: Console, environment: Environment, *, live: bool, label
         _step(console, "webhooks", lambda: _webhooks(environment)),
         _step(console, "alerts", lambda: _alerts(environment, loaded)),
     ]
-    if label_config is not None:
-        results += _print_config(console, label_config, loaded)
+    xml = None if label_config is None else _read_config(label_config)
+    if xml is not None:
+        facts = list(config_facts(xml, loaded))
+        for fact in facts:
+            print_fact(console, fact)
+        results += [fact.holds is not False for fact in facts]
     paid = _recall(environment, pool) if ledger_works else (0, 0.0)
     question, messages = _sample(loaded)
     if live:
-        asked = _own_questions(label_config, loaded) or [question]
+        asked = _own_questions(xml, loaded) or [question]
         shown = prompt_messages(asked, loaded.instructions)
         if any(model.is_embedded for model in loaded.models):
             embedded_voters.register(embedder)
@@ -195,16 +199,12 @@ def check_setup(console: Console, environment: Environment, *, live: bool, label
     return all(results)
 
 
-def _print_config(console: Console, path: Path, loaded: Settings) -> list[bool]:
-    """Print what becomes of each control of a label config; return which of these facts do not fail."""
+def _read_config(path: Path) -> str:
     try:
-        facts = list(config_facts(path.read_text("utf-8"), loaded))
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"cannot be read: {reason}", where="--label-config", fix="name a file") from None
-    for fact in facts:
-        print_fact(console, fact)
-    return [fact.holds is not False for fact in facts]
 
 
 def _recall(environment: Environment, pool: Pool) -> tuple[int, float]:
@@ -222,13 +222,13 @@ def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
     return question, prompt_messages([question], loaded.instructions)
 
 
-def _own_questions(path: Path | None, loaded: Settings) -> list[TaskQuestion]:
+def _own_questions(xml: str | None, loaded: Settings) -> list[TaskQuestion]:
     """The questions of a label config about a made-up task, without those that it cannot fill."""
-    if path is None:
+    if xml is None:
         return []
     try:
-        config = parse_label_config(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, BadLabelConfigError):
+        config = parse_label_config(xml)
+    except BadLabelConfigError:
         return []  # said before
     questions = []
     for question in config.questions:

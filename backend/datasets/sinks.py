@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from backend.datasets.sources import pyarrow_parquet
@@ -440,7 +440,6 @@ class _ObjectFolder:
         return cls(address, f"{parts.scheme}://{bucket}{parts.path}")
 
     def prepare(self) -> None:
-        """Check that objects can be listed, written and removed."""
         self.names()
         with _store_errors(self.name):
             self._put(_PROBE, memoryview(b""))
@@ -514,47 +513,6 @@ def _opened(address: str, *, at_once: bool = False) -> tuple[Any, str]:
     return files, path.rstrip("/")
 
 
-class PartsFolder(Protocol):
-    """A folder to which several processes write files. It can be sent to other hosts."""
-
-    @property
-    def name(self) -> str:
-        """Its name for people, without a secret."""
-
-    def prepare(self) -> None:
-        """Check that files can be written and removed, before anything is spent.
-
-        Raises:
-            ConfigError: it can be no folder.
-            DatasetError: nothing can be written there.
-        """
-
-    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file to write. It appears under its name when it is complete, and never if its writing fails.
-
-        Raises:
-            DatasetError: on entering or at the end, it cannot be written.
-        """
-
-    def names(self) -> list[str]:
-        """The names of the files in it."""
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove files."""
-
-
-def parts_folder(out: str) -> PartsFolder:
-    """The folder that ``--out`` names.
-
-    Args:
-        out: a path, or the address of a folder in an object store, such as ``s3://bucket/labels/``.
-
-    Raises:
-        ConfigError: the address has a scheme that is not known, or a secret in it.
-    """
-    return _ObjectFolder.at(out) if "://" in out else _LocalFolder(Path(out).resolve())
-
-
 @dataclass(frozen=True, slots=True)
 class _LocalFolder:
     """A folder of this host. Other hosts must see it under the same path."""
@@ -563,10 +521,16 @@ class _LocalFolder:
 
     @property
     def name(self) -> str:
+        """Its name for people, without a secret."""
         return str(self.path)
 
     def prepare(self) -> None:
-        """Make the folder, and check that files can be written there."""
+        """Make the folder, and check that files can be written there, before anything is spent.
+
+        Raises:
+            ConfigError: it can be no folder.
+            DatasetError: nothing can be written there.
+        """
         if self.path.suffix and not self.path.is_dir():
             raise ConfigError(
                 f"{self.name} is no folder",
@@ -584,12 +548,34 @@ class _LocalFolder:
         check_writable(self.path / "check")
 
     def file(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file that is written beside its place and moved there at the end."""
+        """A file to write. It appears under its name when it is complete, and never if its writing fails.
+
+        Raises:
+            DatasetError: on entering or at the end, it cannot be written.
+        """
         return whole_file(self.path / name)
 
     def names(self) -> list[str]:
+        """The names of the files in it."""
         return [path.name for path in self.path.iterdir()]
 
     def remove(self, names: Iterable[str]) -> None:
+        """Remove files."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)
+
+
+PartsFolder: TypeAlias = _LocalFolder | _ObjectFolder
+"""A folder to which several processes write files. It can be sent to other hosts."""
+
+
+def parts_folder(out: str) -> PartsFolder:
+    """The folder that ``--out`` names.
+
+    Args:
+        out: a path, or the address of a folder in an object store, such as ``s3://bucket/labels/``.
+
+    Raises:
+        ConfigError: the address has a scheme that is not known, or a secret in it.
+    """
+    return _ObjectFolder.at(out) if "://" in out else _LocalFolder(Path(out).resolve())

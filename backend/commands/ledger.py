@@ -76,9 +76,7 @@ class LabelsToForget:
         )
         return covering if self._covers_later_labels else actions.bounded(connection, covering)
 
-    def forget(
-        self, console: Console, environment: Environment, *, agreed: Callable[[str], bool] | None
-    ) -> None:
+    def forget(self, console: Console, environment: Environment, *, agreed: Callable[[str], bool]) -> None:
         """Say what a withdrawal changes and, if that is agreed to, change it."""
         loaded = settings.load(environment.config)
         with closing(Ledger(environment.database_url)) as ledger:
@@ -89,7 +87,7 @@ class LabelsToForget:
             if not affected.annotations and not self._covers_later_labels:
                 console.print("There is nothing to withdraw. --from-now-on covers future labels.")
                 return
-            if agreed is None or not agreed("Continue?"):
+            if not agreed("Continue?"):
                 console.print("Nothing was changed.")
                 return
             with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
@@ -164,7 +162,7 @@ def prune_ledger(
     *,
     older: str,
     project: str | None,
-    agreed: Callable[[str], bool] | None,
+    agreed: Callable[[str], bool],
     compact: bool,
 ) -> None:
     """Say what a prune changes and, if that is agreed to, prune."""
@@ -182,7 +180,7 @@ def prune_ledger(
             say(console, "The sums take up to 8 MB a question, so a file with so few rounds may grow.")
         if not plans:
             console.print(f"Nothing is older than {older}.", highlight=False)
-        elif agreed is None or not agreed("Continue? What is deleted cannot be restored."):
+        elif not agreed("Continue? What is deleted cannot be restored."):
             console.print("Nothing was changed.")
             return
         for plan in plans:
@@ -281,7 +279,7 @@ def _described(plan: Pruned, *, done: bool) -> str:
 
 
 def erase_project(
-    console: Console, environment: Environment, project: str, *, agreed: Callable[[str], bool] | None
+    console: Console, environment: Environment, project: str, *, agreed: Callable[[str], bool]
 ) -> None:
     """Say what there is of a project and, if that is agreed to, erase it."""
     with existing_ledger(environment, migrated=True) as ledger:
@@ -293,7 +291,7 @@ def erase_project(
         _require_deleted(stored, environment)
         named = _named(stored)
         say(console, f"{named}: {_counted(held)} to erase")
-        if agreed is None or not agreed(f"Erase {named}? What is erased cannot be restored."):
+        if not agreed(f"Erase {named}? What is erased cannot be restored."):
             console.print("Nothing was changed.")
             return
         with progress_bar(console, "tasks", len(held.tasks), transient=True) as advance:

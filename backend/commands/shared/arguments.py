@@ -329,15 +329,17 @@ def refuse(message: str, fix: str, **options: object) -> None:
             raise ConfigError(message, where=f"--{name.replace('_', '-')}", fix=fix)
 
 
-def consent(command: str, *, yes: bool, dry_run: bool) -> Callable[[str], bool] | None:
-    """What asks whether to go on with a command; ``None`` for a dry run."""
+def consent(command: str, *, yes: bool, dry_run: bool) -> Callable[[str], bool]:
+    """What asks whether to go on with a command; a dry run never does."""
 
     def agreed(question: str) -> bool:
+        if dry_run:
+            return False
         if not yes and not sys.stdin.isatty():
             raise ConfigError("there is no terminal to ask", where=command, fix="add --yes or --dry-run")
         return yes or typer.confirm(question)
 
-    return None if dry_run else agreed
+    return agreed
 
 
 def require_webhook_secret(environment: Environment, fix: str) -> None:

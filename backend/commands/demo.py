@@ -429,16 +429,7 @@ _REVIEWED = 20
 
 
 def run_demo(*, console: Console, serve: bool, port: int | None) -> None:
-    """Run the demo.
-
-    Args:
-        console: where it prints.
-        serve: whether the server runs on until Ctrl-C.
-        port: the server's port; a free one by default.
-
-    Raises:
-        CamvoError: the server does not start.
-    """
+    """Run the demo; with ``serve`` its server, which by default gets a free port, runs on until Ctrl-C."""
     started = time.monotonic()
     console.rule("[bold]1. A real server labels texts")
     _say(

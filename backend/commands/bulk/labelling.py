@@ -364,14 +364,9 @@ def label_tasks(
 ) -> RunTally:
     """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
 
-    Args:
-        jobs: what makes jobs of tasks.
-        tasks: the tasks.
-        console: where progress is shown.
-        wait: whether the run waits for its batches.
-        everyone: whether every model is asked about every task.
-        in_order: whether tasks are taken in the order of their rows; otherwise in a random order.
-        part: where the counts go, if the tasks are part of a run that shows its progress and its end itself.
+    ``wait`` waits for the batches, ``everyone`` asks every model about every task, and ``in_order`` takes
+    tasks in the order of their rows. The counts go to ``part`` if the tasks are part of a run that shows its
+    progress and its end itself.
     """
     counts = RunCounts() if part is None else part
     counts.rows, counts.tasks = tasks.rows, tasks.tasks

@@ -230,14 +230,9 @@ class _Patience:
     seconds: float = 0.0
 
     def with_servers(self, request: Callable[[], _Answer], show: Callable[[str], object]) -> _Answer:
-        """Return the answer of a request to Label Studio or CaMVo.
+        """Return the answer of a request, which may be sent again although it was heard.
 
-        Args:
-            request: sends it; it may be sent again although it was heard.
-            show: called with what is waited for, in words, and with nothing once that is back.
-
-        Raises:
-            CamvoError: it fails for another reason, or is away for longer than the patience.
+        ``show`` is called with what is waited for, in words, and with nothing once that is back.
         """
         began, since = 0.0, ""
         while True:
@@ -360,12 +355,8 @@ class PredictionRun:
     def check(self, numbers: Sequence[int], *, everything: bool = False) -> None:
         """Compare what Label Studio shows of tasks with the ledger, and correct it.
 
-        Votes that are counted again between an answer and its storing are missed by both deliveries.
-
-        Args:
-            numbers: the tasks.
-            everything: whether to compare all of them at once; otherwise they are compared only if a random
-                sample differs.
+        Votes that are counted again between an answer and its storing are missed by both deliveries. Unless
+        ``everything`` is to be compared at once, all tasks are compared only if a random sample differs.
         """
         if not everything:
             newest = self._progress().last_round

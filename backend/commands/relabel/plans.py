@@ -72,12 +72,10 @@ class RelabelPlan:
     """What is to be done.
 
     Attributes:
-        found: the schemes.
         xml: the label config afterwards.
         originals: question → annotation → what it said before labels became one, where that is taken back.
         kept: the same, of what is said now and kept, so that it can be taken back.
         back: question → what becomes of its labels on the way back.
-        tasks: question → what becomes of its tasks.
         done: the schemes that the same command has carried rounds to before it failed.
         late: question → annotation → what it says, of those that came since then and are not kept yet.
     """

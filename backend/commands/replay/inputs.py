@@ -363,10 +363,7 @@ _MOST = 5
 def oddities(table: VotesFile, k_mins: Iterable[int], *, ordered: bool = False) -> list[str]:
     """Describe labels that are probably typing errors or a scale, and a k_min that no set of models can have.
 
-    Args:
-        table: the votes.
-        k_mins: the fewest models of each policy that has such a number.
-        ordered: whether the labels are already read as a scale.
+    ``ordered`` says that the labels are already read as a scale.
     """
     models = len(table.models)
     return [
@@ -506,11 +503,8 @@ def read_prices(
 ) -> dict[str, float]:
     """Read the price of each model, in the order of ``models``.
 
-    Args:
-        option: the value of ``--prices``; ``None`` for the JSON file beside the table.
-        models: the table's columns of votes.
-        table: the table's file.
-        has_truth: whether the table has right labels; if not, a column without a price may hold them.
+    ``option`` is the value of ``--prices``; ``None`` for the JSON file beside the table. Without right labels
+    in the table, a column without a price may hold them.
     """
     where, prices = _source(option, table)
     checked = {}

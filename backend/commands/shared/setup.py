@@ -60,10 +60,7 @@ def existing_ledger(environment: Environment, *, migrated: bool = False) -> Iter
 def opened_ledger(url: str, source: str, *, missing: str) -> Iterator[Ledger]:
     """Open a ledger, and close it at the end.
 
-    Args:
-        url: its address.
-        source: the variable or argument that the address is from, for errors.
-        missing: what to do if there is no such ledger.
+    Errors name the ``source`` of its address; ``missing`` says what to do if there is no such ledger.
     """
     with closing(Ledger(url, source=source)) as ledger:
         if not ledger.exists():

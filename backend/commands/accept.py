@@ -213,14 +213,14 @@ class _Acceptance:
         return [stored for stored in task["predictions"] if stored["model_version"] == self.model_version]
 
     def _note(self, tasks: Sequence[int]) -> None:
+        decided = {task: self.evidence.decided[task] for task in tasks}
         with self.ledger.write() as connection:
-            at, decided = now(connection), ((task, self.evidence.decided[task]) for task in tasks)
-            AcceptedTasks(connection, self.key).store(
-                [
-                    Accepted(self.key, task, None, it.labels, it.score, it.certified, at)
-                    for task, it in decided
-                ]
-            )
+            at = now(connection)
+            accepted = [
+                Accepted(self.key, task, None, known.labels, known.score, known.certified, at)
+                for task, known in decided.items()
+            ]
+            AcceptedTasks(connection, self.key).store(accepted)
 
     def _note_annotations(self, tasks: Sequence[int]) -> int:
         """Note the annotations that Label Studio made; forget tasks of which it made none."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from rich.console import Console
@@ -66,19 +66,12 @@ class RunCounts:
     partly: int = 0
 
     def __add__(self, other: RunCounts) -> RunCounts:
-        """The counts of two parts of a run together."""
-        return RunCounts(
-            self.rows + other.rows,
-            self.tasks + other.tasks,
-            self.labelled + other.labelled,
-            self.labelled_before + other.labelled_before,
-            self.left_out + other.left_out,
-            self.failed + other.failed,
-            self.out_of_money or other.out_of_money,
-            self.hopeless or other.hopeless,
-            self.waiting + other.waiting,
-            self.partly + other.partly,
-        )
+        """The counts of two parts of a run together; what holds of one part holds of both."""
+        sums: dict[str, Any] = {}
+        for name in (each.name for each in fields(self)):
+            one, two = getattr(self, name), getattr(other, name)
+            sums[name] = one or two if isinstance(one, bool) else one + two
+        return RunCounts(**sums)
 
     @property
     def left(self) -> int:

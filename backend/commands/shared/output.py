@@ -70,7 +70,7 @@ def progress_bar(
     """
     if not (console.is_terminal or console.is_jupyter):
         with _waits_as_lines(console, waiting):
-            yield _Lines(console, description, total, note).advance
+            yield _as_lines(console, description, total, note)
         return
     noted = TextColumn("{task.fields[note]}")
     columns = (
@@ -134,25 +134,22 @@ class _TimeLeft(ProgressColumn):
         return Text(f"{hours}:{minutes:02}:{seconds % 60:02} left", style="progress.remaining")
 
 
-class _Lines:
+def _as_lines(console: Console, description: str, total: int, note: _Note) -> Advance:
     """Progress as lines such as ``replaying: 3,000 of 14,014 (21%), about 60 s left``."""
+    done, started = 0, time.monotonic()
+    printed = started
 
-    def __init__(self, console: Console, description: str, total: int, note: _Note) -> None:
-        self._console, self._description, self._total, self._note = console, description, total, note
-        self._done = 0
-        self._started = self._printed = time.monotonic()
-
-    def advance(self, items: int) -> None:
-        self._done += items
-        now = time.monotonic()
-        if now - self._printed < _EVERY or not self._done:
+    def advance(items: int) -> None:
+        nonlocal done, printed
+        done, now = done + items, time.monotonic()
+        if now - printed < _EVERY or not done:
             return
-        self._printed = now
-        left = (now - self._started) * max(self._total - self._done, 0) / self._done
-        noted = self._note(self._done, self._total)
-        share = f"{self._done:,} of {self._total:,} ({self._done / max(self._total, 1):.0%})"
-        line = f"{self._description}: {share}, about {left:,.0f} s left"
-        say(self._console, line + (f", {noted}" if noted else ""))
+        printed = now
+        left, noted = (now - started) * max(total - done, 0) / done, note(done, total)
+        line = f"{description}: {done:,} of {total:,} ({done / max(total, 1):.0%}), about {left:,.0f} s left"
+        say(console, line + (f", {noted}" if noted else ""))
+
+    return advance
 
 
 _TELLING = 50

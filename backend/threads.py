@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
@@ -23,6 +24,24 @@ ENDING: Final = 1.5
 """Seconds that an ending process waits for one thread or pool of threads that still computes."""
 
 _log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def repeatedly(function: Callable[[], object], seconds: float, name: str) -> Iterator[None]:
+    """Call a function again and again, so many seconds apart, in a thread until the block ends."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(seconds):
+            function()
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class Threads(Executor):

@@ -213,13 +213,14 @@ class _Acceptance:
         return [stored for stored in task["predictions"] if stored["model_version"] == self.model_version]
 
     def _note(self, tasks: Sequence[int]) -> None:
+        decided = {task: self.evidence.decided[task] for task in tasks}
         with self.ledger.write() as connection:
             at = now(connection)
-            accepted = [self._record(task, self.evidence.decided[task], at) for task in tasks]
+            accepted = [
+                Accepted(self.key, task, None, known.labels, known.score, known.certified, at)
+                for task, known in decided.items()
+            ]
             AcceptedTasks(connection, self.key).store(accepted)
-
-    def _record(self, task: int, decided: _Decided, at: float) -> Accepted:
-        return Accepted(self.key, task, None, decided.labels, decided.score, decided.certified, at)
 
     def _note_annotations(self, tasks: Sequence[int]) -> int:
         """Note the annotations that Label Studio made; forget tasks of which it made none."""

@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from backend import settings
+from backend.commands.shared.arguments import require_webhook_secret
 from backend.commands.shared.output import Fact, print_fact, say
 from backend.errors import BadAnswerError, BadLabelConfigError, ConfigError, ModelError, TaskError, Usage
 from backend.learning.projects import require_known_labels
@@ -162,13 +163,10 @@ _PERSONAL_SAMPLE = "Jane Doe, jane@example.org, +44 20 7946 0958"
 def check_setup(console: Console, environment: Environment, *, live: bool, label_config: Path | None) -> bool:
     """Check each part and print the results; return whether the server can start."""
     loaded = settings.load(environment.config)
-    console.print(
-        f"[green]✓[/] configuration  {escape(str(environment.config or 'embedded voters (no camvo.yaml)'))}",
-        highlight=False,
-    )
+    print_fact(console, Fact("configuration", str(environment.config or "embedded voters (no camvo.yaml)")))
     _step(console, "policy", lambda: _policy(loaded))
     pool = Pool(loaded.models, keys=environment.keys(loaded.models))
-    console.print(f"[green]✓[/] prices         of {len(pool.names)} models", highlight=False)
+    print_fact(console, Fact("prices", f"of {len(pool.names)} models"))
     redactor = redactor_named(loaded.redact)
     embedder = Embedder(loaded.embedder)
     ledger_works = _step(console, "ledger", lambda: _ledger(environment))
@@ -180,12 +178,16 @@ def check_setup(console: Console, environment: Environment, *, live: bool, label
         _step(console, "webhooks", lambda: _webhooks(environment)),
         _step(console, "alerts", lambda: _alerts(environment, loaded)),
     ]
-    if label_config is not None:
-        results += _print_config(console, label_config, loaded)
+    xml = None if label_config is None else _read_config(label_config)
+    if xml is not None:
+        facts = list(config_facts(xml, loaded))
+        for fact in facts:
+            print_fact(console, fact)
+        results += [fact.holds is not False for fact in facts]
     paid = _recall(environment, pool) if ledger_works else (0, 0.0)
     question, messages = _sample(loaded)
     if live:
-        asked = _own_questions(label_config, loaded) or [question]
+        asked = _own_questions(xml, loaded) or [question]
         shown = prompt_messages(asked, loaded.instructions)
         if any(model.is_embedded for model in loaded.models):
             embedded_voters.register(embedder)
@@ -197,27 +199,20 @@ def check_setup(console: Console, environment: Environment, *, live: bool, label
     return all(results)
 
 
-def _print_config(console: Console, path: Path, loaded: Settings) -> list[bool]:
-    """Print what becomes of each control of a label config; return which of these facts do not fail."""
+def _read_config(path: Path) -> str:
     try:
-        facts = list(config_facts(path.read_text("utf-8"), loaded))
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"cannot be read: {reason}", where="--label-config", fix="name a file") from None
-    for fact in facts:
-        print_fact(console, fact)
-    return [fact.holds is not False for fact in facts]
 
 
 def _recall(environment: Environment, pool: Pool) -> tuple[int, float]:
     """Tell the pool what its models used so far; return the tasks so far, and what they cost in $."""
-    ledger = Ledger(environment.database_url)
-    try:
+    with closing(Ledger(environment.database_url)) as ledger:
         recall_usage(pool, ledger)
         with ledger.read() as connection:
             return reports.paid_tasks(connection)
-    finally:
-        ledger.close()
 
 
 def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
@@ -227,13 +222,13 @@ def _sample(loaded: Settings) -> tuple[TaskQuestion, Messages]:
     return question, prompt_messages([question], loaded.instructions)
 
 
-def _own_questions(path: Path | None, loaded: Settings) -> list[TaskQuestion]:
+def _own_questions(xml: str | None, loaded: Settings) -> list[TaskQuestion]:
     """The questions of a label config about a made-up task, without those that it cannot fill."""
-    if path is None:
+    if xml is None:
         return []
     try:
-        config = parse_label_config(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, BadLabelConfigError):
+        config = parse_label_config(xml)
+    except BadLabelConfigError:
         return []  # said before
     questions = []
     for question in config.questions:
@@ -257,12 +252,11 @@ def _made_up(question: ConfigQuestion) -> dict[str, object]:
 
 def _step(console: Console, name: str, step: Callable[[], str]) -> bool:
     try:
-        outcome = step()
+        fact = Fact(name, step())
     except CamvoError as error:
-        say(console, f"[red]✗[/] {name:<14} {escape(str(error))}", markup=True)
-        return False
-    say(console, f"[green]✓[/] {name:<14} {escape(outcome)}", markup=True)
-    return True
+        fact = Fact(name, str(error), holds=False)
+    print_fact(console, fact)
+    return fact.holds is True
 
 
 def _policy(loaded: Settings) -> str:
@@ -290,11 +284,6 @@ def _keys(pool: Pool) -> str:
     return "present (--live tries them, which costs money)"
 
 
-def _is_free(loaded: Settings) -> bool:
-    """Whether all models are embedded voters."""
-    return all(model.is_embedded for model in loaded.models)
-
-
 def _ledger(environment: Environment) -> str:
     place = migrate(environment.database_url)
     with closing(Ledger(environment.database_url)) as ledger, ledger.write() as connection:
@@ -308,12 +297,9 @@ def _embedder(embedder: Embedder) -> str:
 
 
 def _webhooks(environment: Environment) -> str:
-    if environment.basic_auth_user is not None and environment.webhook_secret is None:
-        raise ConfigError(
-            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
-            where="CAMVO_WEBHOOK_SECRET",
-            fix="set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio",
-        )
+    require_webhook_secret(
+        environment, "set it, and the same value as the header X-Camvo-Secret of the webhook in Label Studio"
+    )
     return (
         "protected by the secret header"
         if environment.webhook_secret
@@ -358,15 +344,14 @@ def _print_estimate(
         )
     console.print(table)
     total = sum(costs[name] for name in plan.subset)
-    unmeasured = [name for name in plan.subset if pool[name].model.meter.measured_by == "max_tokens"]
-    console.print(
-        f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
-        + (", at most" if unmeasured else "")
-        + "."
-        + (_UNMEASURED if unmeasured else "")
-        + (" The prices of embedded voters are nominal." if _is_free(loaded) else ""),
-        highlight=False,
-    )
+    line = f"${total:.7f} per task, ${total * 100_000:,.2f} for 100,000 such tasks"
+    if any(pool[name].model.meter.measured_by == "max_tokens" for name in plan.subset):
+        line += f", at most.{_UNMEASURED}"
+    else:
+        line += "."
+    if all(model.is_embedded for model in loaded.models):
+        line += " The prices of embedded voters are nominal."
+    console.print(line, highlight=False)
 
 
 _UNMEASURED = (

@@ -66,6 +66,7 @@ _UNCERTAIN = "Uncertainty sampling"
 """Label Studio's name for "least confident first"; its pages do not offer it."""
 
 _MARK = "Connected by camvo connect; before: "
+"""Begins the description of our ML backends; the project's earlier settings follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +136,6 @@ def _webhook_url(backend_url: str) -> str:
 def _differing(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
     """Return the wanted fields that have another value now."""
     return {name: value for name, value in wanted.items() if current.get(name) != value}
-
-
-def _description(before: Mapping[str, Any]) -> str:
-    """Return the backend's description, which marks it as ours and holds the project's earlier settings."""
-    return _MARK + json.dumps(dict(before), sort_keys=True)
 
 
 def _remembered(backend: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -309,68 +305,54 @@ class ProjectConnection:
 
     def _set_webhook(self, found: _Found, say: _Say, undo: _Undo) -> bool:
         """Ensure that the address has our webhook; return whether anything changed."""
-        current = found.webhook
+        current, named, client = found.webhook, self.wanted.webhook_url, self.client
         if current is None:
             older = found.webhooks[0] if found.webhooks else {}
-            created = self.client.add_webhook(self.wanted.webhook(older.get("headers") or {}))
-            undo.add(
-                "webhook",
-                f"{self.wanted.webhook_url} removed again",
-                lambda: self.client.remove_webhook(created["id"]),
-            )
-            say("webhook", f"{self.wanted.webhook_url} created")
+            created = client.add_webhook(self.wanted.webhook(older.get("headers") or {}))
+            undo.add("webhook", f"{named} removed again", lambda: client.remove_webhook(created["id"]))
+            say("webhook", f"{named} created")
             return True
         fields = self.wanted.webhook(current.get("headers") or {})
         changes = _differing(fields, {**current, "actions": sorted(current.get("actions") or [])})
         if not changes:
-            say("webhook", f"{self.wanted.webhook_url} is up to date")
+            say("webhook", f"{named} is up to date")
             return False
-        self.client.change_webhook(current["id"], fields)
+        client.change_webhook(current["id"], fields)
         before = {name: current[name] for name in _WEBHOOK_FIELDS if name in current}
-        undo.add(
-            "webhook",
-            f"{self.wanted.webhook_url} as it was before",
-            lambda: self.client.change_webhook(current["id"], before),
-        )
-        say("webhook", f"{self.wanted.webhook_url} corrected: {', '.join(changes)}")
+        undo.add("webhook", f"{named} as it was before", lambda: client.change_webhook(current["id"], before))
+        say("webhook", f"{named} corrected: {', '.join(changes)}")
         return True
 
     def _set_backend(self, found: _Found, say: _Say, undo: _Undo) -> bool:
         """Ensure that the address has our ML backend; return whether anything changed."""
-        project, current = found.project, found.backend
+        project, current, client = found.project, found.backend, self.client
+        named = f"{self.wanted.title} at {self.wanted.url}"
         before = {name: project.get(name) for name in _differing(self.wanted.settings(), project)}
         older = current or (found.backends[0] if found.backends else {})
         fields = self.wanted.backend()
-        fields["description"] = _description(before | (_remembered(older) or {}))
+        fields["description"] = _MARK + json.dumps(before | (_remembered(older) or {}), sort_keys=True)
         if current is None:
             carried = {name: older[name] for name in _CARRIED if older.get(name) is not None}
-            created = self.client.add_backend(carried | fields | self.wanted.password())
+            created = client.add_backend(carried | fields | self.wanted.password())
             undo.add("settings", "as before", lambda: self._restore_settings(project))
-            undo.add(
-                "backend",
-                f"{self.wanted.title} at {self.wanted.url} removed again",
-                lambda: self.client.remove_backend(created["id"]),
-            )
-            say("backend", f"{self.wanted.title} at {self.wanted.url} added")
+            undo.add("backend", f"{named} removed again", lambda: client.remove_backend(created["id"]))
+            say("backend", f"{named} added")
             return True
         changes = _differing(fields, {**current, "url": str(current["url"]).rstrip("/")})
         # Label Studio never shows the password: a wrong one can only be seen in the connection's state.
         if current["state"] != _CONNECTED:
             changes["state"] = current["state"]
         if not changes:
-            say("backend", f"{self.wanted.title} at {self.wanted.url} is up to date")
+            say("backend", f"{named} is up to date")
             return False
-        self.client.change_backend(current["id"], fields | self.wanted.password())
+        client.change_backend(current["id"], fields | self.wanted.password())
         earlier = {name: current[name] for name in _BACKEND_FIELDS if name in current}
+        earlier |= {"project": self.wanted.project} | self.wanted.password()
         undo.add("settings", "as before", lambda: self._restore_settings(project))
         undo.add(
-            "backend",
-            f"{self.wanted.title} at {self.wanted.url} as it was before",
-            lambda: self.client.change_backend(
-                current["id"], earlier | {"project": self.wanted.project} | self.wanted.password()
-            ),
+            "backend", f"{named} as it was before", lambda: client.change_backend(current["id"], earlier)
         )
-        say("backend", f"{self.wanted.title} at {self.wanted.url} corrected: {', '.join(changes)}")
+        say("backend", f"{named} corrected: {', '.join(changes)}")
         return True
 
     def _restore_settings(self, project: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -67,16 +67,9 @@ class _DigitLabels:
 class _Review:
     """What a person's labels of the least certain images changed.
 
-    Attributes:
-        labelled: how many images the person labelled.
-        corrected: how many of their labels were wrong.
-        changed: how many labels of other images changed when the votes were counted again.
-        mended: how many of the changed labels are right now.
-        broken: how many of them were right before.
-        right: the share of all labels that are right now.
-        before: the estimated share of CaMVo's labels that are right before the review, from their scores
-            alone: its 95% interval.
-        after: the same, now that the person has checked some of them.
+    ``corrected`` of the ``labelled`` images had a wrong label. Of the others, ``changed`` got another label,
+    of which ``mended`` are right now and ``broken`` were. ``before`` and ``after`` are 95% intervals of the
+    share of CaMVo's labels that are right: by their scores alone, and by those that the person has checked.
     """
 
     labelled: int
@@ -370,51 +363,28 @@ _ANNOTATED = 10
 """Tasks of each project that get a human label."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LabelledTexts:
-    """What became of all texts.
-
-    Attributes:
-        texts: how many there are.
-        right: how many labels are right.
-        calls: how many calls of models they took.
-        full: how many calls asking every model would take.
-        annotations: how many human labels were sent.
-    """
-
-    texts: int
-    right: int
-    calls: int
-    full: int
-    annotations: int
+_PROJECTS = ("sentiment", "topic")
 
 
-def _label_texts(console: Console, server: _RunningServer) -> _LabelledTexts:
+def _label_texts(console: Console, server: _RunningServer) -> list[_LabelledText]:
     """Send texts and human labels to the server as Label Studio does, and print some of the predictions."""
-    backend = BackendClient(server.url, Environment())
-    ledger = Ledger(server.database_url)
     all_labelled: list[_LabelledText] = []
-    for number, name in enumerate(("sentiment", "topic"), start=1):
-        project = _DemoProject(number, f"demo: {name}", _label_config(name))
-        _post(server, "/setup", {"project": project.key, "schema": project.label_config})
-        texts = _texts(project, name)
-        labelled: list[_LabelledText] = []
-        for portion in portions(texts, _PORTION):
-            answers = backend.predict(project.key, project.label_config, [text.task for text in portion])
-            new = _with_rounds(ledger, project, portion, [answer.predictions[0] for answer in answers])
-            _print_predictions(console, new[: max(0, _SHOWN - len(labelled))])
-            labelled += new
-        _annotate(server, project, labelled)
-        all_labelled += labelled
-    backend.close()
-    ledger.close()
-    return _LabelledTexts(
-        texts=len(all_labelled),
-        right=sum(result.right for result in all_labelled),
-        calls=sum(len(result.round.votes.keys() - {STUDENT}) for result in all_labelled),
-        full=sum(len(result.round.plan["arms"].keys() - {STUDENT}) for result in all_labelled),
-        annotations=2 * _ANNOTATED,
-    )
+    with (
+        closing(BackendClient(server.url, Environment())) as backend,
+        closing(Ledger(server.database_url)) as ledger,
+    ):
+        for number, name in enumerate(_PROJECTS, start=1):
+            project = _DemoProject(number, f"demo: {name}", _label_config(name))
+            _post(server, "/setup", {"project": project.key, "schema": project.label_config})
+            labelled: list[_LabelledText] = []
+            for portion in portions(_texts(project, name), _PORTION):
+                answers = backend.predict(project.key, project.label_config, [text.task for text in portion])
+                new = _with_rounds(ledger, project, portion, [answer.predictions[0] for answer in answers])
+                _print_predictions(console, new[: max(0, _SHOWN - len(labelled))])
+                labelled += new
+            _annotate(server, project, labelled)
+            all_labelled += labelled
+    return all_labelled
 
 
 def _post(server: _RunningServer, path: str, body: Mapping[str, Any]) -> None:
@@ -459,16 +429,7 @@ _REVIEWED = 20
 
 
 def run_demo(*, console: Console, serve: bool, port: int | None) -> None:
-    """Run the demo.
-
-    Args:
-        console: where it prints.
-        serve: whether the server runs on until Ctrl-C.
-        port: the server's port; a free one by default.
-
-    Raises:
-        CamvoError: the server does not start.
-    """
+    """Run the demo; with ``serve`` its server, which by default gets a free port, runs on until Ctrl-C."""
     started = time.monotonic()
     console.rule("[bold]1. A real server labels texts")
     _say(
@@ -476,26 +437,24 @@ def run_demo(*, console: Console, serve: bool, port: int | None) -> None:
         "Texts are sent as Label Studio sends them, to seven weak zero-shot classifiers that need no API key"
         " and no network.\n",
     )
-    with console.status("starting the server (importing torch takes a while) …"):
-        context = _running_server(port or _free_port())
-        server = context.__enter__()
-    try:
-        _print_texts(console, _label_texts(console, server))
-        _show_digits(console)
-        _print_next_steps(console, time.monotonic() - started)
-        if serve:
-            console.rule("[bold]Still running")
-            _say(
-                console,
-                f"What the server has learnt: [bold]{server.url}/status[/]\n"
-                f"For Label Studio: the backend [bold]{server.url}[/] with the title [bold]camvo[/]\n"
-                "Its ledger is temporary. Press Ctrl-C to stop it.",
-            )
-            server.process.wait()
-    except KeyboardInterrupt:
-        console.print("stopped")
-    finally:
-        context.__exit__(None, None, None)
+    with ExitStack() as stack:
+        with console.status("starting the server (importing torch takes a while) …"):
+            server = stack.enter_context(_running_server(port or _free_port()))
+        try:
+            _print_texts(console, _label_texts(console, server))
+            _show_digits(console)
+            _print_next_steps(console, time.monotonic() - started)
+            if serve:
+                console.rule("[bold]Still running")
+                _say(
+                    console,
+                    f"What the server has learnt: [bold]{server.url}/status[/]\n"
+                    f"For Label Studio: the backend [bold]{server.url}[/] with the title [bold]camvo[/]\n"
+                    "Its ledger is temporary. Press Ctrl-C to stop it.",
+                )
+                server.process.wait()
+        except KeyboardInterrupt:
+            console.print("stopped")
 
 
 def _free_port() -> int:
@@ -509,12 +468,15 @@ def _say(console: Console, text: str) -> None:
     console.print(text, highlight=False)
 
 
-def _print_texts(console: Console, labelled: _LabelledTexts) -> None:
-    bought = "all votes were" if labelled.calls == labelled.full else f"{labelled.calls} votes were"
+def _print_texts(console: Console, labelled: Sequence[_LabelledText]) -> None:
+    right = sum(result.right for result in labelled)
+    calls = sum(len(result.round.votes.keys() - {STUDENT}) for result in labelled)
+    full = sum(len(result.round.plan["arms"].keys() - {STUDENT}) for result in labelled)
+    bought = "all votes were" if calls == full else f"{calls} votes were"
     _say(
         console,
-        f"…\n{labelled.right} of {labelled.texts} labels are right. Here {bought} bought: a project first"
-        f" learns how its models vote. {labelled.annotations} human labels came back by webhook.\n",
+        f"…\n{right} of {len(labelled)} labels are right. Here {bought} bought: a project first learns how"
+        f" its models vote. {len(_PROJECTS) * _ANNOTATED} human labels came back by webhook.\n",
     )
 
 

@@ -76,13 +76,10 @@ class LabelsToForget:
         )
         return covering if self._covers_later_labels else actions.bounded(connection, covering)
 
-    def forget(
-        self, console: Console, environment: Environment, *, agreed: Callable[[str], bool] | None
-    ) -> None:
+    def forget(self, console: Console, environment: Environment, *, agreed: Callable[[str], bool]) -> None:
         """Say what a withdrawal changes and, if that is agreed to, change it."""
         loaded = settings.load(environment.config)
-        ledger = Ledger(environment.database_url)
-        try:
+        with closing(Ledger(environment.database_url)) as ledger:
             with ledger.read() as connection:
                 withdrawal = self.withdrawal(connection, time.time())
                 affected = AffectedLabels.of(connection, withdrawal)
@@ -90,7 +87,7 @@ class LabelsToForget:
             if not affected.annotations and not self._covers_later_labels:
                 console.print("There is nothing to withdraw. --from-now-on covers future labels.")
                 return
-            if agreed is None or not agreed("Continue?"):
+            if not agreed("Continue?"):
                 console.print("Nothing was changed.")
                 return
             with progress_bar(console, "tasks", affected.task_count, transient=True) as advance:
@@ -100,8 +97,6 @@ class LabelsToForget:
                 f"The labels are {done}. {of(corrected, 'round', 'teach')} something else now.",
                 highlight=False,
             )
-        finally:
-            ledger.close()
 
 
 def _withdraw(ledger: Ledger, withdrawal: Withdrawal, loaded: Settings, advance: Advance) -> int:
@@ -167,13 +162,12 @@ def prune_ledger(
     *,
     older: str,
     project: str | None,
-    agreed: Callable[[str], bool] | None,
+    agreed: Callable[[str], bool],
     compact: bool,
 ) -> None:
     """Say what a prune changes and, if that is agreed to, prune."""
     age, loaded = _age_of(older), settings.load(environment.config)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             stored = projects.list_all(connection)
             if project is not None:
@@ -186,7 +180,7 @@ def prune_ledger(
             say(console, "The sums take up to 8 MB a question, so a file with so few rounds may grow.")
         if not plans:
             console.print(f"Nothing is older than {older}.", highlight=False)
-        elif agreed is None or not agreed("Continue? What is deleted cannot be restored."):
+        elif not agreed("Continue? What is deleted cannot be restored."):
             console.print("Nothing was changed.")
             return
         for plan in plans:
@@ -285,11 +279,10 @@ def _described(plan: Pruned, *, done: bool) -> str:
 
 
 def erase_project(
-    console: Console, environment: Environment, project: str, *, agreed: Callable[[str], bool] | None
+    console: Console, environment: Environment, project: str, *, agreed: Callable[[str], bool]
 ) -> None:
     """Say what there is of a project and, if that is agreed to, erase it."""
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             stored = stored_project(connection, project)
             erasure = Erasure(connection, stored.key)
@@ -298,7 +291,7 @@ def erase_project(
         _require_deleted(stored, environment)
         named = _named(stored)
         say(console, f"{named}: {_counted(held)} to erase")
-        if agreed is None or not agreed(f"Erase {named}? What is erased cannot be restored."):
+        if not agreed(f"Erase {named}? What is erased cannot be restored."):
             console.print("Nothing was changed.")
             return
         with progress_bar(console, "tasks", len(held.tasks), transient=True) as advance:
@@ -316,8 +309,7 @@ def erase_project(
 
 def _require_deleted(stored: Project, environment: Environment) -> None:
     """Require that Label Studio, if the command can ask it, has the project no more: it would come back."""
-    asks = environment.label_studio_url is not None and environment.label_studio_api_key is not None
-    if not asks or not is_of_label_studio(stored.key):
+    if environment.label_studio_access is None or not is_of_label_studio(stored.key):
         return
     number = short_name(stored.key)
     try:

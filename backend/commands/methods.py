@@ -49,19 +49,17 @@ def write_methods(console: Console, environment: Environment, project: str | Non
     """
     check_writable(path)
     settings = settings_module.load(environment.config)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
-        with ledger.read() as connection:
-            stored, found = labelled_project(connection, settings, project, "--methods")
-            own, _ = project_settings(stored, settings)
-            page = _render(
-                found,
-                contents_of(connection, stored, settings),
-                own,
-                versions_of(connection, stored.key),
-                _prompts(stored_questions(stored) or (), own),
-                ProjectRounds(connection, stored.key).created_between(),
-            )
+    with existing_ledger(environment, migrated=True) as ledger, ledger.read() as connection:
+        stored, found = labelled_project(connection, settings, project, "--methods")
+        own, _ = project_settings(stored, settings)
+        page = _render(
+            found,
+            contents_of(connection, stored, settings),
+            own,
+            versions_of(connection, stored.key),
+            _prompts(stored_questions(stored) or (), own),
+            ProjectRounds(connection, stored.key).created_between(),
+        )
     with whole_file(path) as file:
         file.write(page.encode())
     console.print(f"wrote {escape(str(path))}: the methods of project {escape(found.id)}", highlight=False)

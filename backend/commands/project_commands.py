@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
@@ -12,9 +12,6 @@ from rich.console import Console
 from backend.commands.shared import arguments
 from backend.commands.shared.arguments import Config, LabelStudioUrl, quiet_environment
 from backend.errors import ConfigError, LabelStudioError
-
-if TYPE_CHECKING:
-    from backend.settings import Environment
 
 app = typer.Typer()
 
@@ -62,7 +59,7 @@ def connect(  # noqa: PLR0917 - a command's options
     loaded = settings.load(environment.config)
     overrides = _parse_extra_params(extra_params or [])
     own_settings = loaded.for_project(overrides)
-    _require_webhook_secret(environment)
+    arguments.require_webhook_secret(environment, "set it to the same value here and for the server")
     url = addresses.backend_url(backend_url, environment)
     wanted = Wanted(project, url, loaded.model_version, environment, overrides, review_queue)
     console, facts = Console(), []
@@ -126,19 +123,13 @@ def _parse_extra_params(options: Sequence[str]) -> dict[str, Any] | None:
     for text in options:
         key, equals, value = text.partition("=")
         if text.lstrip().startswith("{"):
-            overrides |= _mapping(text)
-        elif equals and key.strip():
-            overrides[key.strip()] = _value(value)
+            said = _value(text)
         else:
+            said = {key.strip(): _value(value)} if equals and key.strip() else None
+        if not isinstance(said, dict):
             raise _mistake()
+        overrides |= said
     return overrides if options else None
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    value = _value(text)
-    if not isinstance(value, dict):
-        raise _mistake()
-    return value
 
 
 def _value(text: str) -> Any:
@@ -156,16 +147,6 @@ def _mistake() -> ConfigError:
         where="--extra-params",
         fix="""give '{"delta": 0.9}' or delta=0.9""",
     )
-
-
-def _require_webhook_secret(environment: Environment) -> None:
-    """Refuse to connect a webhook that the server would reject."""
-    if environment.basic_auth_user is not None and environment.webhook_secret is None:
-        raise ConfigError(
-            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
-            where="CAMVO_WEBHOOK_SECRET",
-            fix="set it to the same value here and for the server",
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,9 +102,7 @@ def _calls(project: ProjectReport) -> Table:
         table.add_row(
             escape(model.name) + (" (camvo refine)" if model.is_writer else ""),
             count(model.calls),
-            ", ".join(
-                f"{code.removeprefix('model_')} {count(calls)}" for code, calls in model.failures.items()
-            ),
+            _codes(model.failures),
             seconds(model.median_seconds),
             seconds(model.p95_seconds),
             dollars(model.cost_usd),
@@ -117,11 +115,14 @@ def _unread(project: ProjectReport) -> Iterator[Table]:
     table = plain_table("model", "latest answers without a vote", "the last begins", "what to do")
     for model in _asked(project):
         if model.unread:
-            codes = ", ".join(f"{code.removeprefix('model_')} {count(n)}" for code, n in model.unread.items())
             example, cures = escape(model.unread_example or "–"), "; ".join(model.unread_cures)
-            table.add_row(escape(model.name), codes, example, cures)
+            table.add_row(escape(model.name), _codes(model.unread), example, cures)
     if table.row_count:
         yield table
+
+
+def _codes(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{code.removeprefix('model_')} {count(number)}" for code, number in numbers.items())
 
 
 def _questions(project: ProjectReport) -> Table:
@@ -269,8 +270,8 @@ def _task_score(questions: Sequence[ConfigQuestion], answers: Mapping[str, tuple
 
 def _compared(environment: Environment, project: ProjectReport) -> str | None:
     """Compare what Label Studio shows of random tasks with the ledger; ``None`` without access to it."""
-    url, key = environment.label_studio_url, environment.label_studio_api_key
-    if url is None or key is None or not is_of_label_studio(project.key) or not project.rounds:
+    access = environment.label_studio_access
+    if access is None or not is_of_label_studio(project.key) or not project.rounds:
         return None
     with existing_ledger(environment) as ledger, ledger.read() as connection:
         epochs = ProjectRounds(connection, project.key).latest_epochs()
@@ -281,7 +282,7 @@ def _compared(environment: Environment, project: ProjectReport) -> str | None:
     version = settings.load(environment.config).model_version
     sample = random.Random(project.rounds).sample(sorted(scores), min(len(scores), _SAMPLE))  # noqa: S311
     try:
-        client = Client(url, key)
+        client = Client(*access)
         number = client.project_by_key(project.key)["id"]
         tasks, _ = predictions.untouched(client.tasks(number, sample) if sample else [])
     except LabelStudioError as error:
@@ -348,13 +349,10 @@ def _estimated(estimate: EstimateReport) -> str:
     if estimate.low is None:
         checked = of(estimate.checked, "label")
         return f"{percent(estimate.share)}, unchecked: the mean score, with {checked} checked"
-    interval_ = f"{percent(estimate.low)} to {percent(estimate.high)}"
+    share = f"{percent(estimate.share)} ({percent(estimate.low)} to {percent(estimate.high)})"
     if estimate.basis == "blind":
-        return f"{percent(estimate.share)} ({interval_}), by {of(estimate.checked, 'blind label')}"
-    return (
-        f"{percent(estimate.share)} ({interval_}), the score corrected by "
-        f"{of(estimate.checked, 'reviewed label')}"
-    )
+        return f"{share}, by {of(estimate.checked, 'blind label')}"
+    return f"{share}, the score corrected by {of(estimate.checked, 'reviewed label')}"
 
 
 def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
@@ -385,19 +383,14 @@ def _facts(project: ProjectReport) -> Iterator[tuple[str, str]]:
     for pack in project.packs:
         yield "packed", _packed(pack)
     for issued in project.certificates or ():
-        verdict = (
-            issued.message.removeprefix("it ")
-            if issued.reason is None
-            else f"no longer holds: {issued.message}"
-        )
+        holds, message = issued.reason is None, issued.message
+        verdict = message.removeprefix("it ") if holds else f"no longer holds: {message}"
         what = f"number {issued.number} of {moment(issued.issued_at)}, {of(issued.labels, 'label')}"
-        line = f"{what} (SHA-256 {issued.file_hash[:16]}…): {verdict}"
-        yield "certificate", line
+        yield "certificate", f"{what} (SHA-256 {issued.file_hash[:16]}…): {verdict}"
     for model in project.models:
         if (examples := model.examples) is not None:
             parts = f"right {_of(examples.shown)} with them, {_of(examples.left_out)} without"
-            line = f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
-            yield "examples", line
+            yield "examples", f"{model.name}: {parts}; they help with probability {examples.helps:.2f}"
 
 
 def _packed(pack: PackReport) -> str:

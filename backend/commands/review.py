@@ -29,7 +29,7 @@ from backend.learning.states import States
 from backend.learning.teaching import person
 from backend.ledger import Ledger, LedgerAccess, projects, rounds
 from backend.ledger.blind_tasks import BlindQueues
-from backend.ledger.human_annotations import Annotations
+from backend.ledger.human_annotations import Annotation, Annotations
 from backend.ledger.learning_data import JudgedRound, Reliabilities
 from backend.ledger.projects import Project
 from backend.ledger.recounts import CountedRounds, OpenRound, Recounts
@@ -110,38 +110,40 @@ def _of_question(question: AnsweredQuestion, accuracies: Mapping[str, float]) ->
         if any(annotation.ground_truth for annotation in counted):
             continue
         round_ = question.rounds.get(task)
-        vote = None if round_ is None or round_.audit else round_
-        answers = {person(annotation): annotation.labels[question.control] for annotation in counted}
-        wrong = _chance_of_error(
-            question, answers, vote, None if round_ is None else round_.human, accuracies
-        )
-        if wrong is None:
-            continue
-        closed = has_vote_model(question.aggregation)
-        counts = dict(Counter(answers.values()).most_common()) if closed else None
-        label = vote.label if vote is not None and closed else None
-        score = None if vote is None else vote.score
-        found.append(_DisputedTask(task, question.control, wrong, counts, len(answers), label, score))
-    return [*found, *(_unclear(question, task) for task in question.unclear)]
+        answers, human = _said(question, counted), None if round_ is None else round_.human
+        wrong = _chance_of_error(question, answers, _shown_vote(round_), human, accuracies)
+        if wrong is not None:
+            found.append(_disputed(question, task, answers, wrong))
+    # A label that has no place among those of now is surely not the label.
+    unclear = (
+        _disputed(question, task, _said(question, annotations), 1.0, unclear=True)
+        for task, annotations in question.unclear.items()
+    )
+    return [*found, *unclear]
 
 
-def _unclear(question: AnsweredQuestion, task: int) -> _DisputedTask:
-    """A task whose label by people has no place among the labels of now, so that nobody knows the label."""
-    answers = {
-        person(annotation): annotation.labels[question.control] for annotation in question.unclear[task]
-    }
-    round_ = question.rounds.get(task)
-    vote = None if round_ is None or round_.audit else round_
-    closed = has_vote_model(question.aggregation)
+def _said(question: AnsweredQuestion, annotations: Sequence[Annotation]) -> dict[str, str]:
+    return {person(annotation): annotation.labels[question.control] for annotation in annotations}
+
+
+def _shown_vote(round_: JudgedRound | None) -> JudgedRound | None:
+    """The vote on a task that is not blind."""
+    return None if round_ is None or round_.audit else round_
+
+
+def _disputed(
+    question: AnsweredQuestion, task: int, answers: Mapping[str, str], wrong: float, *, unclear: bool = False
+) -> _DisputedTask:
+    vote, closed = _shown_vote(question.rounds.get(task)), has_vote_model(question.aggregation)
     return _DisputedTask(
         task,
         question.control,
-        wrong=1.0,
+        wrong,
         answers=dict(Counter(answers.values()).most_common()) if closed else None,
         people=len(answers),
         label=vote.label if vote is not None and closed else None,
         score=None if vote is None else vote.score,
-        unclear=True,
+        unclear=unclear,
     )
 
 

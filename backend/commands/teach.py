@@ -38,6 +38,7 @@ from backend.learning.annotators import ReliabilityFits
 from backend.learning.teaching import answering
 from backend.ledger import Ledger, LedgerAccess, projects
 from backend.ledger.blind_tasks import BlindQueue, BlindQueues
+from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Annotation, Annotations, studio_time
 from backend.ledger.projects import Project, relabelled_in
 from backend.ledger.rounds import ProjectRounds
@@ -46,13 +47,6 @@ from backend.questions.controls import TaskContent
 from backend.server.status.formats import named_task, of, verb_of
 from backend.settings import Settings
 from camvo.errors import CamvoError
-
-
-def _fit_annotators(ledger: Ledger, project: str, settings: Settings) -> None:
-    """Fit the annotators of a project if enough labels have changed, and correct what people say of tasks."""
-    with LedgerAccess.opened(ledger) as access:
-        asyncio.run(ReliabilityFits(access, settings).fit_if_due(project))
-
 
 _FIRST, _NAMES = 10**9, 9 * 10**9
 """Numbers of names have ten digits, far from those that Label Studio gives to users."""
@@ -66,23 +60,12 @@ def annotator_number(said: object, place: str) -> int | None:
     name = str(int(said) if isinstance(said, float) and said.is_integer() else said or "").strip()
     if not name:
         return None
-    if not _is_number(name):
+    if not (name.removeprefix("-").isdecimal() and name.isascii() and len(name) < 20):
         digest = hashlib.sha256(name.encode()).digest()
         return _FIRST + int.from_bytes(digest[:8], "big") % _NAMES
     if not 0 < int(name) < 2**63:
         raise DatasetError("is not the number of an annotator", where=place, fix="give a number or a name")
     return int(name)
-
-
-def _annotation_number(task: int, annotator: int | None) -> int:
-    """The number of somebody's annotation of a task in [0, 2⁶³); without an annotator the task's own."""
-    if annotator is None:
-        return task
-    return int.from_bytes(hashlib.sha256(f"{task}:{annotator}".encode()).digest()[:8], "big") >> 1
-
-
-def _is_number(name: str) -> bool:
-    return name.removeprefix("-").isdecimal() and name.isascii() and len(name) < 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +83,12 @@ class _HumanRow:
 
     @property
     def annotation(self) -> int:
-        """The number of the annotation: one for each task and annotator."""
-        return _annotation_number(self.task, self.annotator)
+        """The number of the annotation in [0, 2⁶³); without an annotator that of the task."""
+        if self.annotator is None:
+            return self.task
+        return (
+            int.from_bytes(hashlib.sha256(f"{self.task}:{self.annotator}".encode()).digest()[:8], "big") >> 1
+        )
 
 
 _NAMED = 5
@@ -345,8 +332,7 @@ def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _
     environment = quiet_environment(config)
     settings = settings_module.load(environment.config)
     source = open_source(path)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             known = {project.key: project for project in projects.list_all(connection)}
             rows = _without_repetitions(list(_human_rows(source, known, connection, annotator)))
@@ -356,14 +342,16 @@ def _teach_file(path: Path, config: Path | None, annotator: str | None, tally: _
             sorted(rows, key=lambda row: row.project), key=lambda row: row.project
         ):
             label_config = known[key].label_config or ""
-            blind = _blind(ledger, key)
-            for part in _parts(of_project):
+            with ledger.read() as connection:
+                blind = ProjectRounds(connection, key).blind_tasks()
+            for part in portions(of_project, PART):
                 tally.ahead += _ahead(ledger, key, part)
                 tally.blind += sum(bool(row.votes) and row.task in blind for row in part)
                 _teach(ledger, WebhookEvent("ANNOTATION_UPDATED", key, label_config), part, settings, tally)
                 tally.stored += len(part)
             if tally.annotators:
-                _fit_annotators(ledger, key, settings)
+                with LedgerAccess.opened(ledger) as access:
+                    asyncio.run(ReliabilityFits(access, settings).fit_if_due(key))
             if tally.blind:
                 tally.held_up += _held_up(ledger, key, {row.task: row.place for row in reversed(rows)})
 
@@ -390,11 +378,6 @@ def _ahead(ledger: Ledger, project: str, rows: Sequence[_HumanRow]) -> int:
         return sum(not rounds.count_of([task]) for task in tasks)
 
 
-def _blind(ledger: Ledger, project: str) -> frozenset[int]:
-    with ledger.read() as connection:
-        return ProjectRounds(connection, project).blind_tasks()
-
-
 def _held_up(ledger: Ledger, project: str, places: Mapping[int, str]) -> Iterator[str]:
     """For each question, the blind task without a label that keeps labels behind it from counting."""
     with ledger.read() as connection:
@@ -407,11 +390,6 @@ def _held_up(ledger: Ledger, project: str, places: Mapping[int, str]) -> Iterato
             task = f"task {named_task(first, project)}"
             place = f" ({places[first]})" if first in places else ""
             yield f"{control}: {of(labels, 'blind label')} cannot count before {task} has one, too{place}"
-
-
-def _parts(rows: Iterator[_HumanRow]) -> Iterator[list[_HumanRow]]:
-    while part := list(islice(rows, PART)):
-        yield part
 
 
 def _teach(

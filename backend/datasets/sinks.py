@@ -18,8 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from backend.datasets.sources import pyarrow_parquet
@@ -441,18 +440,20 @@ class _ObjectFolder:
         return cls(address, f"{parts.scheme}://{bucket}{parts.path}")
 
     def prepare(self) -> None:
-        """Check that objects can be listed, written and removed."""
         self.names()
         with _store_errors(self.name):
             self._put(_PROBE, memoryview(b""))
         self.remove([_PROBE])
 
-    def file(self, name: str) -> _WholeObject:
-        """An object that is sent when it is complete."""
-        return _WholeObject(self, name)
+    @contextmanager
+    def file(self, name: str) -> Iterator[BinaryIO]:
+        """An object that is collected in memory, and sent at the end; after an error nothing is sent."""
+        content = io.BytesIO()
+        yield content
+        with _store_errors(f"{self.name.rstrip('/')}/{name}"):
+            self._put(name, content.getbuffer())
 
     def names(self) -> list[str]:
-        """The names of the objects directly in it."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415 - an extra
 
         with _store_errors(self.name):
@@ -461,19 +462,13 @@ class _ObjectFolder:
         return [info.base_name for info in found]
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove objects."""
         with _store_errors(self.name):
             files, path = _opened(self.address)
             for name in names:
                 files.delete_file(f"{path}/{name}")
 
-    def send(self, name: str, content: memoryview) -> None:
-        """Write an object with all its content, or none."""
-        with _store_errors(f"{self.name.rstrip('/')}/{name}"):
-            self._put(name, content)
-
     def _put(self, name: str, content: memoryview) -> None:
-        """Write an object in another thread, where no signal raises.
+        """Write an object with all its content, or none, in another thread, where no signal raises.
 
         pyarrow publishes what was written whenever a stream is closed, even by the end of a ``with`` after an
         error, or when the stream is forgotten. So nothing may raise between opening and closing: an upload
@@ -491,23 +486,6 @@ class _ObjectFolder:
             # An executor does not wait for a thread if a signal raises while it starts.
             uploading.submit(lambda: None).result()
             uploading.submit(write).result()  # bounded by pyarrow's own time limits
-
-
-class _WholeObject:
-    """Collects an object in memory, and sends it at the end. After an error it sends nothing."""
-
-    def __init__(self, folder: _ObjectFolder, name: str) -> None:
-        self._folder, self._name = folder, name
-
-    def __enter__(self) -> BinaryIO:
-        self._content = io.BytesIO()
-        return self._content
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self._folder.send(self._name, self._content.getbuffer())
 
 
 _AT_ONCE = 8 * 2**20
@@ -535,47 +513,6 @@ def _opened(address: str, *, at_once: bool = False) -> tuple[Any, str]:
     return files, path.rstrip("/")
 
 
-class PartsFolder(Protocol):
-    """A folder to which several processes write files. It can be sent to other hosts."""
-
-    @property
-    def name(self) -> str:
-        """Its name for people, without a secret."""
-
-    def prepare(self) -> None:
-        """Check that files can be written and removed, before anything is spent.
-
-        Raises:
-            ConfigError: it can be no folder.
-            DatasetError: nothing can be written there.
-        """
-
-    def file(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file to write. It appears under its name when it is complete, and never if its writing fails.
-
-        Raises:
-            DatasetError: on entering or at the end, it cannot be written.
-        """
-
-    def names(self) -> list[str]:
-        """The names of the files in it."""
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove files."""
-
-
-def parts_folder(out: str) -> PartsFolder:
-    """The folder that ``--out`` names.
-
-    Args:
-        out: a path, or the address of a folder in an object store, such as ``s3://bucket/labels/``.
-
-    Raises:
-        ConfigError: the address has a scheme that is not known, or a secret in it.
-    """
-    return _ObjectFolder.at(out) if "://" in out else _LocalFolder(Path(out).resolve())
-
-
 @dataclass(frozen=True, slots=True)
 class _LocalFolder:
     """A folder of this host. Other hosts must see it under the same path."""
@@ -584,11 +521,16 @@ class _LocalFolder:
 
     @property
     def name(self) -> str:
-        """Its path."""
+        """Its name for people, without a secret."""
         return str(self.path)
 
     def prepare(self) -> None:
-        """Make the folder, and check that files can be written there."""
+        """Make the folder, and check that files can be written there, before anything is spent.
+
+        Raises:
+            ConfigError: it can be no folder.
+            DatasetError: nothing can be written there.
+        """
         if self.path.suffix and not self.path.is_dir():
             raise ConfigError(
                 f"{self.name} is no folder",
@@ -606,7 +548,11 @@ class _LocalFolder:
         check_writable(self.path / "check")
 
     def file(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file that is written beside its place and moved there at the end."""
+        """A file to write. It appears under its name when it is complete, and never if its writing fails.
+
+        Raises:
+            DatasetError: on entering or at the end, it cannot be written.
+        """
         return whole_file(self.path / name)
 
     def names(self) -> list[str]:
@@ -617,3 +563,19 @@ class _LocalFolder:
         """Remove files."""
         for name in names:
             (self.path / name).unlink(missing_ok=True)
+
+
+PartsFolder: TypeAlias = _LocalFolder | _ObjectFolder
+"""A folder to which several processes write files. It can be sent to other hosts."""
+
+
+def parts_folder(out: str) -> PartsFolder:
+    """The folder that ``--out`` names.
+
+    Args:
+        out: a path, or the address of a folder in an object store, such as ``s3://bucket/labels/``.
+
+    Raises:
+        ConfigError: the address has a scheme that is not known, or a secret in it.
+    """
+    return _ObjectFolder.at(out) if "://" in out else _LocalFolder(Path(out).resolve())

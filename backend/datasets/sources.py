@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
@@ -356,70 +356,56 @@ class Source(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class _CsvRows:
-    """A CSV or TSV file with a header."""
+def _csv_rows(path: Path) -> Iterator[Row]:
+    """The rows of a CSV or TSV file with a header; a row's place is the line on which it begins."""
+    try:
+        records = csv_records(path)
+        header = _header(path, next(records, CsvRecord(1, [])))
+        for record in records:
+            cells = dict(zip(header, record.cells, strict=True))
+            yield Row(f"line {record.line}", {name: cell for name, cell in cells.items() if name})
+    except CsvError as error:
+        raise DatasetError(error.message, where=f"{path}, line {error.line}", fix=error.fix) from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
-    path: Path
 
-    def rows(self) -> Iterator[Row]:
-        """Read the rows; a row's place is the line on which it begins."""
+def _header(path: Path, record: CsvRecord) -> list[str]:
+    """The columns' names; one without a name, as pandas writes its index, is called by its position."""
+    if not any(name.strip() for name in record.cells):
+        raise CsvError(record.line, "has no header", "name the columns in the first line")
+    last = max(position for position, name in enumerate(record.cells) if name.strip())
+    names = [
+        name if name.strip() else f"column {position + 1}" if position < last else ""
+        for position, name in enumerate(record.cells)
+    ]
+    _refuse_repeated(filter(None, names), f"{path}, line {record.line}")
+    return names
+
+
+def _json_tasks(path: Path) -> Iterator[Row]:
+    """An array of tasks, each with ``data`` and perhaps ``id``, or of plain objects, read one by one."""
+    place = "the first task"
+    with _reading(path) as file:
+        if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"[":
+            raise _not_text(path) or DatasetError(
+                "is not a JSON array",
+                where=str(path),
+                fix='write [task, …], as pandas does with orient="records", or name the file *.jsonl',
+            )
+        file.seek(3 if file.seek(0) == 0 and file.read(3) == b"\xef\xbb\xbf" else 0)
         try:
-            records = csv_records(self.path)
-            header = self._header(next(records, CsvRecord(1, [])))
-            for record in records:
-                cells = dict(zip(header, record.cells, strict=True))
-                yield Row(f"line {record.line}", {name: cell for name, cell in cells.items() if name})
-        except CsvError as error:
-            raise self._mistake(error.message, error.line, error.fix) from None
-        except OSError as error:
-            raise _unreadable(self.path, error) from error
-
-    def _header(self, record: CsvRecord) -> list[str]:
-        """The columns' names; one without a name, as pandas writes its index, is called by its position."""
-        if not any(name.strip() for name in record.cells):
-            raise self._mistake("has no header", record.line, "name the columns in the first line")
-        last = max(position for position, name in enumerate(record.cells) if name.strip())
-        names = [
-            name if name.strip() else f"column {position + 1}" if position < last else ""
-            for position, name in enumerate(record.cells)
-        ]
-        _refuse_repeated(filter(None, names), f"{self.path}, line {record.line}")
-        return names
-
-    def _mistake(self, message: str, line: int, fix: str) -> DatasetError:
-        return DatasetError(message, where=f"{self.path}, line {line}", fix=fix)
-
-
-@dataclass(frozen=True, slots=True)
-class _JsonTasks:
-    """An array of tasks, each with ``data`` and perhaps ``id``, or of plain objects."""
-
-    path: Path
-
-    def rows(self) -> Iterator[Row]:
-        """Read the tasks one by one; the array is never in memory as a whole."""
-        place = "the first task"
-        with _reading(self.path) as file:
-            if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] != b"[":
-                raise _not_text(self.path) or DatasetError(
-                    "is not a JSON array",
-                    where=str(self.path),
-                    fix='write [task, …], as pandas does with orient="records", or name the file *.jsonl',
-                )
-            file.seek(3 if file.seek(0) == 0 and file.read(3) == b"\xef\xbb\xbf" else 0)
-            try:
-                # With floats, ijson refuses integers beyond 64 bits, such as ids of 20 digits.
-                for number, value in enumerate(ijson.items(file, "item"), start=1):
-                    place = f"task {number}"
-                    yield _task_row(_without_decimals(value), place, self.path)
-                    place = f"task {number + 1}"
-            except ijson.JSONError:
-                raise _not_text(self.path) or DatasetError(
-                    "is not JSON",
-                    where=f"{self.path}, {place}",
-                    fix="export the tasks again; NaN and Infinity are no JSON, null is",
-                ) from None
+            # With floats, ijson refuses integers beyond 64 bits, such as ids of 20 digits.
+            for number, value in enumerate(ijson.items(file, "item"), start=1):
+                place = f"task {number}"
+                yield _task_row(_without_decimals(value), place, path)
+                place = f"task {number + 1}"
+        except ijson.JSONError:
+            raise _not_text(path) or DatasetError(
+                "is not JSON",
+                where=f"{path}, {place}",
+                fix="export the tasks again; NaN and Infinity are no JSON, null is",
+            ) from None
 
 
 def _without_decimals(value: Any) -> Any:
@@ -456,27 +442,31 @@ def _task_row(value: object, place: str, path: Path) -> Row:
     return Row(place, data, None if number is None else str(number))
 
 
+def _json_lines(path: Path) -> Iterator[Row]:
+    """One object per line: plain rows, or Label Studio's tasks. Blank lines are skipped."""
+    with _reading(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            place = f"line {number}"
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                raise _not_text(path) or DatasetError(
+                    "is not JSON", where=f"{path}, {place}", fix="write one JSON object per line"
+                ) from None
+            yield _task_row(value, place, path)
+
+
 @dataclass(frozen=True, slots=True)
-class _JsonLines:
-    """A file with one object per line: plain rows, or Label Studio's tasks. Blank lines are skipped."""
+class _TextFile:
+    """A file of text, and what reads its rows."""
 
     path: Path
+    read: Callable[[Path], Iterator[Row]]
 
     def rows(self) -> Iterator[Row]:
-        """Read the objects."""
-        with _reading(self.path) as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield self._row(line, f"line {number}")
-
-    def _row(self, line: bytes, place: str) -> Row:
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            raise _not_text(self.path) or DatasetError(
-                "is not JSON", where=f"{self.path}, {place}", fix="write one JSON object per line"
-            ) from None
-        return _task_row(value, place, self.path)
+        return self.read(self.path)
 
 
 _ROWS = 1000
@@ -560,11 +550,11 @@ def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
 
 
 _FORMATS: Mapping[str, Callable[[Path], Source]] = {
-    ".csv": _CsvRows,
-    ".tsv": _CsvRows,
-    ".jsonl": _JsonLines,
-    ".ndjson": _JsonLines,
-    ".json": _JsonTasks,
+    ".csv": partial(_TextFile, read=_csv_rows),
+    ".tsv": partial(_TextFile, read=_csv_rows),
+    ".jsonl": partial(_TextFile, read=_json_lines),
+    ".ndjson": partial(_TextFile, read=_json_lines),
+    ".json": partial(_TextFile, read=_json_tasks),
     ".parquet": ParquetRows,
 }
 

@@ -23,6 +23,7 @@ from xml.sax.saxutils import quoteattr
 
 from backend.datasets.sources import ParquetRows, Row, Source
 from backend.errors import ConfigError, DatasetError, DiskFullError, MissingFieldError, TaskError
+from backend.ledger.database.statements import portions
 from backend.questions import LabelConfig, parse_label_config
 from backend.questions.label_config import require_questions
 from backend.questions.naming import first_alike
@@ -102,11 +103,6 @@ class Shard:
         if not 1 <= number <= of:
             raise ConfigError(f"{text!r} is no shard", where="--shard", fix="write 3/16 for the third of 16")
         return cls(number, of)
-
-    @property
-    def name(self) -> str:
-        """Its name in a file, such as ``part-03-of-16``."""
-        return f"part-{self.number:0{len(str(self.of))}d}-of-{self.of}"
 
     def holds(self, task: int) -> bool:
         """Whether a task of this number is in the shard."""
@@ -458,7 +454,7 @@ class Index:
             execute(f"PRAGMA {pragma}")
         execute("CREATE TABLE rows (line INTEGER PRIMARY KEY, position INTEGER, number INTEGER, id TEXT)")
         lines = 0
-        for batch in _batched(enumerate(self._dataset.all_tasks()), _ROWS):
+        for batch in portions(enumerate(self._dataset.all_tasks()), _ROWS):
             execute("BEGIN")
             self._database.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", map(self._entry, batch))
             execute("COMMIT")
@@ -551,11 +547,6 @@ class Index:
             where=str(self._dataset.source.path),
             fix="give each row an id of its own, or leave out --id-column",
         )
-
-
-def _batched(items: Iterator[tuple[int, DatasetTask]], size: int) -> Iterator[list[tuple[int, DatasetTask]]]:
-    while batch := list(itertools.islice(items, size)):
-        yield batch
 
 
 _PARTS = 64

@@ -284,12 +284,7 @@ _PACK: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class _AskingMode:
-    """How one model is asked.
-
-    Attributes:
-        batch: whether in its provider's batches.
-        pack: the most tasks in a prompt; 1 for one.
-    """
+    """How one model is asked: whether in its provider's batches, and the most tasks in a prompt."""
 
     batch: bool
     pack: int
@@ -301,12 +296,7 @@ class _AskingMode:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPacks:
-    """What a project's comparisons say about its packed arms.
-
-    Attributes:
-        compared: packed arm → how often its vote was compared with that of its model.
-        unpacked: the packed arms that the project asks no more.
-    """
+    """How often each packed arm's vote was compared with that of its model, and the arms asked no more."""
 
     compared: Mapping[str, int]
     unpacked: Set[str]
@@ -331,15 +321,7 @@ class ComparedPacks:
 
 @dataclass(frozen=True, slots=True)
 class JobPrices:
-    """What asking the models about a job's tasks costs, as they are asked now or as they could be.
-
-    Attributes:
-        tally: the job's tasks.
-        pool: the models.
-        models: their settings.
-        batched: the names of those that are asked in batches.
-        packs: what is known of their packed arms.
-    """
+    """What asking the models about a job's tasks costs, as they are asked now or as they could be."""
 
     tally: JobTally
     pool: Pool

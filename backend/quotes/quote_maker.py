@@ -49,12 +49,7 @@ _KNOWN_ROUNDS_MOST = 2_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _KnownRounds:
-    """Rounds that asked everyone about one question.
-
-    Attributes:
-        votes: their votes.
-        human: the position of the human label among the labels, shape (n,); −1 where there is none.
-    """
+    """Rounds that asked everyone about one question, with the positions of human labels, −1 for none."""
 
     votes: KnownVotes
     human: NDArray[np.int64]
@@ -166,16 +161,9 @@ class _PolicyShare:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedTasks:
-    """The tasks to come, and the policies that decide them.
+    """The tasks to come, ``to_come`` of them, and the policies that decide them.
 
-    Attributes:
-        ledger: the ledger.
-        project: the project's key.
-        settings: its settings.
-        questions: those of a task.
-        prices: arm → the mean price of asking it about a task, $.
-        model_of: arm → the name of its model.
-        to_come: how many tasks there are.
+    ``prices`` has the mean price of asking each arm about a task, in $, and ``model_of`` the arm's model.
     """
 
     ledger: Ledger

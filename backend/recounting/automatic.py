@@ -17,18 +17,16 @@ from sqlalchemy import Connection
 
 from backend.annotation.annotator import Annotator
 from backend.annotation.job import Job
-from backend.errors import LabelStudioError, TaskError
+from backend.errors import TaskError
 from backend.label_studio import predictions
-from backend.label_studio.client import Client
 from backend.label_studio.payloads import WebhookEvent, parse_task
-from backend.learning.projects import project_settings
 from backend.ledger import LedgerAccess, projects
 from backend.ledger.blind_tasks import BlindQueues
 from backend.ledger.claims import ProjectClaims
 from backend.ledger.database.statements import now
 from backend.ledger.human_annotations import Annotations
 from backend.ledger.recounts import FELT, Look, Recounts
-from backend.questions import LabelConfig, parse_label_config
+from backend.recounting.further import StudioProject
 from backend.recounting.recounter import ProjectCount, Recounter, Stopped
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
@@ -40,14 +38,6 @@ _DELIVERED_AT_ONCE = 50
 
 _SHARE = 0.5
 """The share of the time in which Label Studio is busy with a delivery, so that annotators do not wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    client: Client
-    number: int
-    config: LabelConfig
-    settings: Settings
 
 
 class Delivery:
@@ -72,24 +62,18 @@ class Delivery:
     @property
     def possible(self) -> bool:
         """Whether this server has Label Studio's address and a key."""
-        environment = self._environment
-        return environment.label_studio_url is not None and environment.label_studio_api_key is not None
+        return self._environment.label_studio_access is not None
 
     async def deliver(self, project: str, go_on: Callable[[], Awaitable[bool]]) -> int:
-        """Replace the predictions that recounts have changed.
+        """Replace the predictions that recounts have changed, while ``go_on`` says so before each page.
 
-        Args:
-            project: the project's key.
-            go_on: called before each page; says whether this process may still do it.
-
-        Returns:
-            How many tasks' predictions were replaced.
+        Returns how many tasks' predictions were replaced.
 
         Raises:
             LabelStudioError: Label Studio refused, or cannot be reached; the rest stays to be delivered.
             LedgerError: the ledger failed.
         """
-        target: _Target | None = None
+        target: StudioProject | None = None
         replaced = last = 0
         while await go_on():
             tasks, through = await self._access.read_once(
@@ -97,7 +81,9 @@ class Delivery:
             )
             if not tasks:
                 break
-            target = target or await self._target(project)
+            target = target or await StudioProject.of(
+                project, self._environment, self._access, self._settings
+            )
             changed, settled = await self._replace(target, project, tasks)
             await self._access.writer.persist(
                 partial(_note_delivered, project=project, tasks=settled, through=through)
@@ -107,22 +93,9 @@ class Delivery:
             _log.info("recounts_delivered", project=project, tasks=replaced)
         return replaced
 
-    async def _target(self, project: str) -> _Target:
-        url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
-        if url is None or key is None:
-            raise LabelStudioError(
-                "the server has no key for Label Studio",
-                where=project,
-                fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY",
-            )
-        client = await asyncio.to_thread(Client, url, key)
-        payload = await asyncio.to_thread(client.project_by_key, project)
-        settings = await self._access.read_once(
-            lambda connection: project_settings(projects.get(connection, project), self._settings)[0]
-        )
-        return _Target(client, payload["id"], parse_label_config(payload["label_config"]), settings)
-
-    async def _replace(self, target: _Target, project: str, numbers: Sequence[int]) -> tuple[int, list[int]]:
+    async def _replace(
+        self, target: StudioProject, project: str, numbers: Sequence[int]
+    ) -> tuple[int, list[int]]:
         """Replace the predictions of a page; return how many changed, and the tasks that are settled.
 
         A task with a draft is not: its draft may be discarded. A task that is gone or annotated is.
@@ -139,7 +112,7 @@ class Delivery:
                 await asyncio.sleep((time.monotonic() - began) * (1.0 / self._share - 1.0))
         return changed, [number for number in numbers if number not in drafted]
 
-    async def _predictions(self, target: _Target, project: str, raw: object) -> list[dict[str, Any]]:
+    async def _predictions(self, target: StudioProject, project: str, raw: object) -> list[dict[str, Any]]:
         if (task := parse_task(raw)) is None:
             return []
         job = Job(project, *task, target.config, target.settings, stored_only=True)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import Connection
@@ -17,7 +16,7 @@ from backend.annotation.job import Job, JobQuestion, TaskPrompt
 from backend.annotation.job_questions import JobQuestions
 from backend.annotation.planner import Planner, Terms
 from backend.annotation.replies import PASSING, ModelReply
-from backend.errors import BadAnswerError, BudgetExhaustedError, TaskError
+from backend.errors import BadAnswerError, BudgetExhaustedError, LabelStudioError, TaskError
 from backend.label_studio.client import Client
 from backend.label_studio.payloads import parse_task
 from backend.learning.projects import project_settings
@@ -29,7 +28,7 @@ from backend.ledger.money import Purse, from_picodollars
 from backend.ledger.recounts import FurtherVote, FurtherVotes, Purpose
 from backend.ledger.rounds import Round
 from backend.models.rates.gate import request_size
-from backend.questions import parse_label_config
+from backend.questions import LabelConfig, parse_label_config
 from backend.questions.question import policy_for, visible_answers
 from backend.settings import Environment, Settings
 from camvo.errors import CamvoError
@@ -114,7 +113,11 @@ class _Found:
 
 
 class FurtherAsking:
-    """Asks models that rounds left out. Used from one event loop only."""
+    """Asks models that rounds left out. Used from one event loop only.
+
+    Each way of asking takes a job, whose purse pays. It raises a ``TaskError`` if the task has no text or
+    models cannot be asked, and a ``LedgerError`` if the ledger failed.
+    """
 
     def __init__(
         self, access: LedgerAccess, questions: JobQuestions, planner: Planner, voters: Voters
@@ -125,13 +128,7 @@ class FurtherAsking:
     async def ask_in_doubt(self, job: Job, worth_usd: float) -> _Bought:
         """Ask about a task that nobody has annotated while its policy finds a vote worth asking for.
 
-        Args:
-            job: the task; its purse pays.
-            worth_usd: what one more right label is worth, in $.
-
-        Raises:
-            TaskError: the task has no text, or models cannot be asked.
-            LedgerError: the ledger failed.
+        ``worth_usd`` is what one more right label is worth, in $.
         """
         found = await self._find(job, annotated=False)
         if found is None:
@@ -155,15 +152,7 @@ class FurtherAsking:
         return await self._store(job, found, news, "doubt")
 
     async def ask_everyone(self, job: Job) -> _Bought:
-        """Ask every remaining model about a task that people have labelled, so that the label teaches more.
-
-        Args:
-            job: the task; its purse pays.
-
-        Raises:
-            TaskError: the task has no text, or models cannot be asked.
-            LedgerError: the ledger failed.
-        """
+        """Ask every other model about a task that people have labelled, so that the label teaches more."""
         found = await self._find(job, annotated=True)
         if found is None:
             return _Bought()
@@ -177,13 +166,6 @@ class FurtherAsking:
         """Ask the models whose votes a task's rounds lack (:class:`backend.ledger.rounds.IncompleteRounds`).
 
         The vote of a packed arm comes from its model, asked about this task alone.
-
-        Args:
-            job: the task; its purse pays.
-
-        Raises:
-            TaskError: the task has no text, or models cannot be asked.
-            LedgerError: the ledger failed.
         """
         found = await self._find(job, annotated=None)
         if found is None:
@@ -389,7 +371,37 @@ _AT_ONCE = 4
 _AFTER_FAILURE = 600.0
 """Seconds for which a project is left alone after a failure, or while its money is spent."""
 
-_T = TypeVar("_T")
+
+@dataclass(frozen=True, slots=True)
+class StudioProject:
+    """A project as Label Studio has it now, and its settings here."""
+
+    client: Client
+    number: int
+    config: LabelConfig
+    settings: Settings
+
+    @classmethod
+    async def of(
+        cls, project: str, environment: Environment, access: LedgerAccess, settings: Settings
+    ) -> StudioProject:
+        """Ask Label Studio for a project.
+
+        Raises:
+            LabelStudioError: the server has no key for Label Studio, or that refused or cannot be reached.
+        """
+        if (allowed := environment.label_studio_access) is None:
+            raise LabelStudioError(
+                "the server has no key for Label Studio",
+                where=project,
+                fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY",
+            )
+        client = await asyncio.to_thread(Client, *allowed)
+        payload = await asyncio.to_thread(client.project_by_key, project)
+        own, _ = await access.read_once(
+            lambda connection: project_settings(projects.get(connection, project), settings)
+        )
+        return cls(client, payload["id"], parse_label_config(payload["label_config"]), own)
 
 
 class Completing:
@@ -412,7 +424,7 @@ class Completing:
         """Look after all projects repeatedly until cancelled; do nothing unless it is switched on."""
         if not self._settings.complete_labelled:
             return
-        if self._environment.label_studio_url is None or self._environment.label_studio_api_key is None:
+        if self._environment.label_studio_access is None:
             _log.warning("nothing_completed", fix="set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY")
             return
         while True:
@@ -488,19 +500,11 @@ class Completing:
         return purse, FurtherVotes(connection, project).incomplete(after=last, limit=_TASKS)
 
     async def _jobs(self, project: str, tasks: Sequence[int], purse: Purse) -> list[Job]:
-        url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
-        if url is None or key is None:
-            return []
-        settings, _ = await self._access.read_once(
-            lambda connection: project_settings(projects.get(connection, project), self._settings)
-        )
-        client = await asyncio.to_thread(Client, url, key)
-        payload = await asyncio.to_thread(client.project_by_key, project)
-        config = parse_label_config(payload["label_config"])
-        found: list[dict[str, Any]] = await asyncio.to_thread(client.tasks, payload["id"], tasks)
-        parsed = (parse_task(raw) for raw in found)
+        studio = await StudioProject.of(project, self._environment, self._access, self._settings)
+        found = await asyncio.to_thread(studio.client.tasks, studio.number, tasks)
         return [
-            Job(project, *task, config, settings, purse=purse, hurried=True)  # the claim of the project ends
-            for task in parsed
+            # The claim of the project ends, so the calls are hurried.
+            Job(project, *task, studio.config, studio.settings, purse=purse, hurried=True)
+            for task in map(parse_task, found)
             if task is not None
         ]

@@ -14,8 +14,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy import Connection
 
-from backend.errors import BadLabelConfigError
-from backend.learning.projects import project_settings
+from backend.learning.projects import project_settings, stored_questions
 from backend.learning.states import States
 from backend.learning.teaching import aggregation_of, confirmation, record_blind_answer, unanswered
 from backend.ledger import Ledger, LedgerAccess, projects, recounts
@@ -36,7 +35,6 @@ from backend.ledger.recounts import (
     differs,
 )
 from backend.ledger.rounds import ProjectRounds, QuestionRounds, Round
-from backend.questions import parse_label_config
 from backend.questions.question import ConfigQuestion, policy_for
 from backend.settings import Settings
 from backend.settings.policies import policy_of
@@ -490,7 +488,10 @@ class ProjectCount:
 
 
 class Recounter:
-    """Counts projects again, one at a time. Used from one event loop only."""
+    """Counts projects again, one at a time. Used from one event loop only.
+
+    Its methods raise a ``LedgerError`` if the ledger failed, and :class:`Stopped` if the process stops.
+    """
 
     def __init__(self, access: LedgerAccess, states: States, workers: Executor, settings: Settings) -> None:
         self._access, self._states = access, states
@@ -503,15 +504,7 @@ class Recounter:
         self._stopping.set()
 
     async def recount(self, project: str, reason: CountingReason) -> Counting | None:
-        """Count a project again and store what changes; equal requests share one counting.
-
-        Returns:
-            The counting; ``None`` if nothing changed.
-
-        Raises:
-            LedgerError: the ledger failed.
-            Stopped: the process stops.
-        """
+        """Count a project again and store what changes, if anything; equal requests share one counting."""
         if (task := self._under_way.get(project)) is None:
             task = self._under_way[project] = asyncio.create_task(self._recount(project, reason))
             task.add_done_callback(lambda _: self._under_way.pop(project, None))
@@ -521,15 +514,7 @@ class Recounter:
         return await self.store(project, await self.count(project), reason)
 
     async def recount_completed(self, project: str) -> Counting | None:
-        """Decide the tasks of a project anew that have got votes that were missing.
-
-        Returns:
-            The counting; ``None`` if nothing changed.
-
-        Raises:
-            LedgerError: the ledger failed.
-            Stopped: the process stops.
-        """
+        """Decide the tasks of a project anew that have got votes that were missing, if that changes any."""
         began_at = self._access.clock()
         tasks = await self._access.read_once(lambda connection: FurtherVotes(connection, project).uncounted())
         if not tasks:
@@ -557,12 +542,7 @@ class Recounter:
         return counting
 
     async def count(self, project: str, tasks: Sequence[int] | None = None) -> ProjectCount:
-        """Count a project again, or some of its tasks, without storing anything.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-            Stopped: the process stops.
-        """
+        """Count a project again, or some of its tasks, without storing anything."""
         began, began_at, found = time.monotonic(), self._access.clock(), list[_QuestionCount]()
 
         def count(counter: _QuestionCounter, key: StateKey, state: State) -> None:
@@ -576,21 +556,11 @@ class Recounter:
         return ProjectCount(tuple(found), sequence, began_at, time.monotonic() - began)
 
     async def doubts(self, project: str, usd: float, most: int) -> Doubts:
-        """Find the tasks on which further votes for ``usd`` dollars correct the most labels.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-            Stopped: the process stops.
-        """
+        """Find the tasks on which further votes for ``usd`` dollars correct the most labels."""
         return (await self.doubting(project)).best(usd, most)
 
     async def doubting(self, project: str) -> Doubting:
-        """Estimate the gain of further votes on every open task of a project.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-            Stopped: the process stops.
-        """
+        """Estimate the gain of further votes on every open task of a project."""
         doubting = Doubting()
         await self._through_questions(project, doubting.add)
         return doubting
@@ -610,7 +580,7 @@ class Recounter:
         if stored is None:
             return 0
         settings, _ = project_settings(stored, self._settings)
-        questions = _questions(stored)
+        questions = stored_questions(stored) or ()
         for key, first in first_rounds.items():
             aggregation = aggregation_of(first.plan)
             policy = _policy(settings, questions, key.control, aggregation)
@@ -638,16 +608,6 @@ class Recounter:
     def _pause(self) -> None:
         if self._stopping.wait(_PAUSE):
             raise Stopped
-
-
-def _questions(stored: Project) -> Sequence[ConfigQuestion]:
-    """The questions of the project's label config; none without one that can be read."""
-    if stored.label_config is None:
-        return ()
-    try:
-        return parse_label_config(stored.label_config).questions
-    except BadLabelConfigError:
-        return ()
 
 
 def _policy(

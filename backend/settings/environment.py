@@ -116,6 +116,12 @@ class Environment(BaseSettings):
             )
         return environment
 
+    @property
+    def label_studio_access(self) -> tuple[str, SecretStr] | None:
+        """Label Studio's address and the API key; ``None`` unless both are set."""
+        url, key = self.label_studio_url, self.label_studio_api_key
+        return None if url is None or key is None else (url, key)
+
     def secret(self, name: str) -> str | None:
         """Return the value of the variable ``name``, or ``None`` if it is unset or blank."""
         return os.environ.get(name, "").strip() or None

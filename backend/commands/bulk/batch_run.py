@@ -27,7 +27,7 @@ from backend.commands.bulk.dataset_jobs import DatasetJobs
 from backend.commands.shared.output import say
 from backend.commands.shared.setup import existing_ledger
 from backend.errors import BatchesUnsupportedError, ConfigError
-from backend.ledger import Ledger, Writer, batches
+from backend.ledger import Writer, batches
 from backend.ledger.batches import OPEN, BatchJob, Jobs, Lines
 from backend.ledger.money import from_picodollars
 from backend.ledger.rounds import ProjectRounds
@@ -275,7 +275,7 @@ def list_jobs(
     """Print the jobs that are out, and the newest ones that are not; first cancel those chosen."""
     if cancel is not None:
         _cancel_jobs(console, environment, project, cancel)
-    with _ledger(environment) as ledger, ledger.read() as connection:
+    with existing_ledger(environment, migrated=True) as ledger, ledger.read() as connection:
         out = Jobs(connection).find(states=OPEN, project=project)
         rest = Jobs(connection).find(project=project, limit=_MOST)
         found = list({job.id: job for job in (*rest, *out)}.values())
@@ -297,7 +297,7 @@ def list_jobs(
 def _cancel_jobs(console: Console, environment: Environment, project: str | None, chosen: str) -> None:
     """Cancel jobs that are out."""
     settings = settings_module.load(environment.config)
-    with _ledger(environment) as ledger, closing(Writer(ledger)) as writer:
+    with existing_ledger(environment, migrated=True) as ledger, closing(Writer(ledger)) as writer:
         with ledger.read() as connection:
             out = Jobs(connection).find(states=OPEN, project=project)
         wanted = [job for job in out if chosen == "all" or job.id.startswith(chosen)]
@@ -312,13 +312,6 @@ def _cancel_jobs(console: Console, environment: Environment, project: str | None
         asyncio.run(_cancel(desk, wanted))
         for job in wanted:
             console.print(f"{job.id[:8]} is being cancelled", highlight=False)
-
-
-@contextmanager
-def _ledger(environment: Environment) -> Iterator[Ledger]:
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
-        yield ledger
 
 
 async def _cancel(desk: Desk, wanted: Sequence[BatchJob]) -> None:

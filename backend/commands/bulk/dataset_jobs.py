@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from backend.annotation.job_questions import ALL, NONE_HELD, HeldLabels, is_belo
 from backend.datasets.tasks import DatasetTask
 from backend.errors import TaskError
 from backend.ledger import recounts, rounds
+from backend.ledger.database.statements import portions
 from backend.ledger.epochs import TaskCosts
 from backend.ledger.money import Purse
 from backend.ledger.projects import FailedTasks
@@ -99,8 +99,7 @@ class DatasetJobs:
         also: Callable[[Connection, Sequence[int]], None] = lambda connection, numbers: None,
     ) -> Iterator[Stored]:
         """Look tasks up in the ledger, some at a time, in their order."""
-        remaining = iter(tasks)
-        while some := list(itertools.islice(remaining, AT_ONCE)):
+        for some in portions(tasks, AT_ONCE):
             jobs = [self.job(task) for task in some]
             asked = [self._questions(job) for job in jobs]
             keys = [question.key for questions, _ in asked for question in questions]

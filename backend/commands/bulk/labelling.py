@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from rich.console import Console
@@ -23,6 +23,7 @@ from backend.errors import BatchPendingError, BudgetExhaustedError, NoVoteError,
 from backend.label_studio.predictions import Prediction
 from backend.ledger import Ledger, money
 from backend.ledger.batches import WaitingTasks
+from backend.ledger.database.statements import portions
 from backend.ledger.missing_votes import Mark
 from backend.ledger.money import from_picodollars
 from backend.models.rates.gate import request_size
@@ -65,19 +66,12 @@ class RunCounts:
     partly: int = 0
 
     def __add__(self, other: RunCounts) -> RunCounts:
-        """The counts of two parts of a run together."""
-        return RunCounts(
-            self.rows + other.rows,
-            self.tasks + other.tasks,
-            self.labelled + other.labelled,
-            self.labelled_before + other.labelled_before,
-            self.left_out + other.left_out,
-            self.failed + other.failed,
-            self.out_of_money or other.out_of_money,
-            self.hopeless or other.hopeless,
-            self.waiting + other.waiting,
-            self.partly + other.partly,
-        )
+        """The counts of two parts of a run together; what holds of one part holds of both."""
+        sums: dict[str, Any] = {}
+        for name in (each.name for each in fields(self)):
+            one, two = getattr(self, name), getattr(other, name)
+            sums[name] = one or two if isinstance(one, bool) else one + two
+        return RunCounts(**sums)
 
     @property
     def left(self) -> int:
@@ -313,7 +307,7 @@ def _embedded_ahead(found: Iterator[Stored], jobs: DatasetJobs) -> Iterator[Stor
     if not _always_read(jobs.settings, jobs.config.questions):
         yield from found
         return
-    while some := list(islice(found, _AHEAD)):
+    for some in portions(found, _AHEAD):
         texts = [question.context for stored in some for question in stored.open]
         process.thread.call_soon(partial(process.embedder.expect, texts))
         yield from some
@@ -337,7 +331,7 @@ def _in_random_order(tasks: IndexedTasks, project: str) -> Iterator[DatasetTask]
     while last < 2**64:
         end = min(max(2 * last, size), 2**64)
         chosen = (task for task in tasks.first_rows() if last <= draw(task) < end)
-        while some := list(islice(chosen, _SHUFFLED)):
+        for some in portions(chosen, _SHUFFLED):
             yield from sorted(some, key=draw)
         last = end
 
@@ -363,14 +357,9 @@ def label_tasks(
 ) -> RunTally:
     """Ask models about the tasks that are not labelled yet, at once or in providers' batches.
 
-    Args:
-        jobs: what makes jobs of tasks.
-        tasks: the tasks.
-        console: where progress is shown.
-        wait: whether the run waits for its batches.
-        everyone: whether every model is asked about every task.
-        in_order: whether tasks are taken in the order of their rows; otherwise in a random order.
-        part: where the counts go, if the tasks are part of a run that shows its progress and its end itself.
+    ``wait`` waits for the batches, ``everyone`` asks every model about every task, and ``in_order`` takes
+    tasks in the order of their rows. The counts go to ``part`` if the tasks are part of a run that shows its
+    progress and its end itself.
     """
     counts = RunCounts() if part is None else part
     counts.rows, counts.tasks = tasks.rows, tasks.tasks

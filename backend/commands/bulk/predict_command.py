@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
@@ -12,14 +13,13 @@ from typing import Any
 
 from rich.console import Console
 
-from backend.commands.bulk.predicting import PredictionRun, Tally
+from backend.commands.bulk.predicting import PredictionRun, Tally, in_requests
 from backend.commands.bulk.quoting import RandomSample, agree
 from backend.commands.bulk.recounting import RecountRun, complete, count_again
 from backend.commands.shared import backend_client
 from backend.commands.shared.backend_client import BackendClient
 from backend.commands.shared.options import LabelOptions
 from backend.commands.shared.output import print_ending, progress_bar, say, to_come
-from backend.errors import BodyTooLargeError
 from backend.label_studio import payloads
 from backend.label_studio.client import Client
 from backend.quotes.quote import Quote
@@ -123,28 +123,14 @@ def _quote_of_run(backend: BackendClient, run: PredictionRun, tasks: int, consol
     example: list[_Task] = []
     with progress_bar(console, "counting tokens", tasks, transient=True) as advance:
         for page, wanted in run.pages():
-            for sums, task in _counts(backend, run, wanted):
-                counted.update(sums)
-                example = example or [each for each in wanted if each["id"] == task]
+            for found in in_requests(wanted, partial(backend.count, run.key, run.label_config)):
+                if found is not None:
+                    counted.update(found[0])
+                    example = example or [each for each in wanted if each["id"] == found[1]]
             advance(len(page))
     sums = dict(counted) or backend.count(run.key, run.label_config, [])[0]
     with console.status("replaying"):
         return Quote.of_json(backend.quote(run.key, run.label_config, example, sums))
-
-
-def _counts(
-    backend: BackendClient, run: PredictionRun, tasks: Sequence[_Task]
-) -> list[tuple[dict[str, int], int | None]]:
-    """Have tasks counted, in several requests if one is too large; a task that is too large is left out."""
-    if not tasks:
-        return []
-    try:
-        return [backend.count(run.key, run.label_config, tasks)]
-    except BodyTooLargeError:
-        if len(tasks) == 1:
-            return []
-        half = len(tasks) // 2
-        return _counts(backend, run, tasks[:half]) + _counts(backend, run, tasks[half:])
 
 
 def predict_project(
@@ -153,12 +139,9 @@ def predict_project(
     """Store the server's predictions of a project; return the exit code."""
     environment = Environment()
     url = backend_client.backend_url(backend_url, environment)
-    backend = BackendClient(url, environment, again=options.retry_failed)
-    try:
+    with closing(BackendClient(url, environment, again=options.retry_failed)) as backend:
         client = backend_client.label_studio_client(label_studio, environment)
         return _predict(client, backend, project, options)
-    finally:
-        backend.close()
 
 
 def _predict(client: Client, backend: BackendClient, project: int, options: LabelOptions) -> int:

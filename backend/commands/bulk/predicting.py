@@ -6,11 +6,10 @@ repeated, and the backend answers tasks that it has decided from its ledger.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
@@ -33,6 +32,7 @@ from backend.label_studio.client import Client
 from backend.ledger.database.statements import portions
 from backend.server.status.formats import of, verb_of
 from backend.server.status.missing import Ending, Missing
+from backend.threads import repeatedly
 
 
 @dataclass(slots=True)
@@ -143,58 +143,30 @@ _EVERY = 1.0
 """Seconds between two looks."""
 
 
-class _Watched(Protocol):
-    """The part of the server's interface that :func:`_watching` needs."""
-
-    def progress(
-        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
-    ) -> Progress:
-        """Return how far the project is."""
+_Task = TypeVar("_Task")
 
 
-@contextmanager
-def _watching(
-    server: _Watched, project_key: str, tasks: range, show: Callable[[Progress], object]
-) -> Iterator[None]:
-    """Look at a project's progress every second, in a thread, until the block ends.
-
-    A look that fails is left out: the block's own request says what is wrong.
-    """
-    over = threading.Event()
-    try:
-        before = server.progress(project_key).last_round
-    except BackendError:
-        yield
+def in_requests(
+    tasks: Sequence[_Task], send: Callable[[Sequence[_Task]], _Answer]
+) -> Iterator[_Answer | None]:
+    """Send tasks in several requests if one is too large; ``None`` for a task that is too large alone."""
+    if not tasks:
         return
-
-    def look() -> None:
-        while not over.wait(_EVERY):
-            try:
-                show(server.progress(project_key, tasks.start, tasks.stop - 1, before))
-            except BackendError:
-                continue
-
-    thread = threading.Thread(target=look, name="camvo-watch", daemon=True)
-    thread.start()
     try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+        answer = send(tasks)
+    except BodyTooLargeError:
+        if len(tasks) == 1:
+            yield None
+            return
+        half = len(tasks) // 2
+        yield from in_requests(tasks[:half], send)
+        yield from in_requests(tasks[half:], send)
+    else:
+        yield answer
 
 
-_SAMPLE = 200
-"""Tasks that are compared with the ledger at the end of a run."""
-
-_TRIES = 4
-"""Consecutive requests without any prediction after which the open tasks are given up."""
-
-_PAUSE = 1.0
-"""Seconds to wait before repeating such a request, multiplied by how many there were."""
-
-
-class _Predictor(_Watched, Protocol):
-    """A source of predictions: the backend over HTTP."""
+class _Predictor(Protocol):
+    """A source of predictions: the backend over HTTP, or this process."""
 
     def predict(
         self,
@@ -209,6 +181,43 @@ class _Predictor(_Watched, Protocol):
     def failed_tasks(self, project_key: str) -> list[int]:
         """Return the tasks that ended without a prediction."""
 
+    def progress(
+        self, project_key: str, first: int = 0, last: int | None = None, after: int | None = None
+    ) -> Progress:
+        """Return how far the project is."""
+
+
+@contextmanager
+def _watching(
+    server: _Predictor, project_key: str, tasks: range, show: Callable[[Progress], object]
+) -> Iterator[None]:
+    """Look at a project's progress every second, in a thread, until the block ends.
+
+    A look that fails is left out: the block's own request says what is wrong.
+    """
+    try:
+        before = server.progress(project_key).last_round
+    except BackendError:
+        yield
+        return
+
+    def look() -> None:
+        with suppress(BackendError):
+            show(server.progress(project_key, tasks.start, tasks.stop - 1, before))
+
+    with repeatedly(look, _EVERY, "camvo-watch"):
+        yield
+
+
+_SAMPLE = 200
+"""Tasks that are compared with the ledger at the end of a run."""
+
+_TRIES = 4
+"""Consecutive requests without any prediction after which the open tasks are given up."""
+
+_PAUSE = 1.0
+"""Seconds to wait before repeating such a request, multiplied by how many there were."""
+
 
 _AWAY_PAUSE = 5.0
 """Seconds between two tries while a server is away."""
@@ -221,14 +230,9 @@ class _Patience:
     seconds: float = 0.0
 
     def with_servers(self, request: Callable[[], _Answer], show: Callable[[str], object]) -> _Answer:
-        """Return the answer of a request to Label Studio or CaMVo.
+        """Return the answer of a request, which may be sent again although it was heard.
 
-        Args:
-            request: sends it; it may be sent again although it was heard.
-            show: called with what is waited for, in words, and with nothing once that is back.
-
-        Raises:
-            CamvoError: it fails for another reason, or is away for longer than the patience.
+        ``show`` is called with what is waited for, in words, and with nothing once that is back.
         """
         began, since = 0.0, ""
         while True:
@@ -351,12 +355,8 @@ class PredictionRun:
     def check(self, numbers: Sequence[int], *, everything: bool = False) -> None:
         """Compare what Label Studio shows of tasks with the ledger, and correct it.
 
-        Votes that are counted again between an answer and its storing are missed by both deliveries.
-
-        Args:
-            numbers: the tasks.
-            everything: whether to compare all of them at once; otherwise they are compared only if a random
-                sample differs.
+        Votes that are counted again between an answer and its storing are missed by both deliveries. Unless
+        ``everything`` is to be compared at once, all tasks are compared only if a random sample differs.
         """
         if not everything:
             newest = self._progress().last_round
@@ -380,7 +380,11 @@ class PredictionRun:
 
     def pages(self) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
         """Read the project page by page: the tasks, and those among them that the backend is asked about."""
-        for page in self._pages():
+        numbers = self.only
+        if numbers is None and self.failed:
+            numbers = self._with_servers(lambda: self.predictor.failed_tasks(self.key))
+        pages = self._every_page() if numbers is None else map(self._tasks, portions(numbers, self.batch))
+        for page in pages:
             yield page, [*filter(self._is_wanted, page)]
 
     def _is_wanted(self, task: Mapping[str, Any]) -> bool:
@@ -406,18 +410,11 @@ class PredictionRun:
     def _predictions(self, task: Mapping[str, Any]) -> list[dict[str, Any]]:
         return predictions.of_version(task, self.model_version)
 
-    def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        if self.only is None and not self.failed:
-            last = 0
-            while page := self._page(last):
-                yield page
-                last = page[-1]["id"]
-            return
-        numbers = self.only
-        if numbers is None:
-            numbers = self._with_servers(lambda: self.predictor.failed_tasks(self.key))
-        for portion in portions(numbers, self.batch):
-            yield self._tasks(portion)
+    def _every_page(self) -> Iterator[list[dict[str, Any]]]:
+        last = 0
+        while page := self._page(last):
+            yield page
+            last = page[-1]["id"]
 
     def _page(self, after: int) -> list[dict[str, Any]]:
         """The next tasks by number; none at the end."""
@@ -459,20 +456,19 @@ class PredictionRun:
     def _ask(
         self, tasks: Sequence[dict[str, Any]], tally: Tally, *, stored_only: bool = False
     ) -> dict[int, TaskAnswer]:
-        """Ask the backend, in several requests if one is too large; a task that is too large is left out."""
-        try:
+        """Ask the backend; a task that is too large for a request is left out, and counted."""
+
+        def predict(some: Sequence[dict[str, Any]]) -> dict[int, TaskAnswer]:
             results = self._with_servers(
-                lambda: self.predictor.predict(self.key, self.label_config, tasks, stored_only=stored_only)
+                lambda: self.predictor.predict(self.key, self.label_config, some, stored_only=stored_only)
             )
-        except BodyTooLargeError:
-            if len(tasks) == 1:
-                tally.too_large += 1
-                return {}
-            half = len(tasks) // 2
-            parts = (tasks[:half], tasks[half:])
-            first, second = (self._ask(part, tally, stored_only=stored_only) for part in parts)
-            return first | second
-        return {task["id"]: answer for task, answer in zip(tasks, results, strict=True)}
+            return {task["id"]: answer for task, answer in zip(some, results, strict=True)}
+
+        found: dict[int, TaskAnswer] = {}
+        for answers in in_requests(tasks, predict):
+            tally.too_large += answers is None
+            found |= answers or {}
+        return found
 
     def _store_anew(self, answers: Mapping[int, list[dict[str, Any]]], tally: Tally) -> None:
         """Store what Label Studio lacks now of the answers; safe to repeat."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
@@ -91,19 +91,13 @@ class ProjectTasks:
 @contextmanager
 def ledger_to_read(environment: Environment, *, asking: bool = False) -> Iterator[Environment]:
     """The environment; with a temporary empty ledger if its SQLite file does not exist yet."""
-    if asking or _exists(environment):
+    with closing(Ledger(environment.database_url)) as ledger:
+        usable = asking or ledger.exists()
+    if usable:
         yield environment
         return
     with TemporaryDirectory(prefix="camvo-ledger-") as folder:
         yield environment.model_copy(update={"database_url": f"sqlite:///{Path(folder) / 'ledger.sqlite'}"})
-
-
-def _exists(environment: Environment) -> bool:
-    ledger = Ledger(environment.database_url)
-    try:
-        return ledger.exists()
-    finally:
-        ledger.close()
 
 
 @contextmanager
@@ -170,14 +164,14 @@ def _settle(
         asked = Asked.under(own, config, process.embedder.identity)
         found = transition(connection, project, asked, process.clock())
     require_clear_labels(project, found.open)
-    run_each(begin_first(project, found), lambda transaction: _written(process, transaction))
+
+    def write(transaction: Callable[[Connection], Any]) -> Any:
+        with process.ledger.write() as connection:
+            return transaction(connection)
+
+    run_each(begin_first(project, found), write)
     for carrying in carryings(found, project, own):
-        run_each(carrying.transactions(), lambda transaction: _written(process, transaction))
-
-
-def _written(process: AnnotationProcess, transaction: Callable[[Connection], Any]) -> Any:
-    with process.ledger.write() as connection:
-        return transaction(connection)
+        run_each(carrying.transactions(), write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +185,29 @@ class OpenProject:
     jobs: DatasetJobs
 
 
-def _held(
-    process: AnnotationProcess, project: str, config: LabelConfig, settings: Settings, below: float
-) -> HeldLabels:
-    asked = Asked.under(settings, config, process.embedder.identity)
+def _jobs(
+    process: AnnotationProcess,
+    project: str,
+    config: LabelConfig,
+    settings: Settings,
+    options: LabelOptions,
+    **others: Any,
+) -> DatasetJobs:
     with process.ledger.read() as connection:
-        return HeldLabels.of(connection, project, asked, below)
+        asked = Asked.under(settings, config, process.embedder.identity)
+        held = HeldLabels.of(connection, project, asked, options.below)
+    return DatasetJobs(
+        process,
+        project,
+        config,
+        settings,
+        options.retry_failed,
+        options.purse,
+        options.aim,
+        waits=not options.no_wait,
+        held=held,
+        **others,
+    )
 
 
 def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelled
@@ -212,18 +223,8 @@ def dataset_jobs(  # noqa: PLR0917 - a process, a dataset, and how it is labelle
         own_settings = _remembered_settings(
             process, project, dataset.label_config, settings, task_number=tasks
         )
-    return DatasetJobs(
-        process,
-        project,
-        dataset.config,
-        own_settings,
-        options.retry_failed,
-        options.purse,
-        options.aim,
-        waits=not options.no_wait,
-        held=_held(process, project, dataset.config, own_settings, options.below),
-        file=str(dataset.source.path.absolute()),
-    )
+    file = str(dataset.source.path.absolute())
+    return _jobs(process, project, dataset.config, own_settings, options, file=file)
 
 
 @contextmanager
@@ -270,17 +271,7 @@ def open_project(
         said = {"task_number": payload.get("task_number"), "instructions": instructions}
         own = _remembered_settings(process, key, label_config, settings, **said)
         batching = batching_of(own, process, everyone=options.batch)
-        jobs = DatasetJobs(
-            process,
-            key,
-            parsed,
-            own,
-            options.retry_failed,
-            options.purse,
-            batching=batching,
-            waits=not options.no_wait,
-            held=_held(process, key, parsed, own, options.below),
-        )
+        jobs = _jobs(process, key, parsed, own, options, batching=batching)
         tasks = ProjectTasks(client, number, client.count_tasks(number))
         yield OpenProject(client, number, label_config, tasks, jobs)
 

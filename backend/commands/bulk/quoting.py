@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import compress, islice
+from itertools import compress
 from typing import Protocol
 
 import typer
@@ -27,6 +27,7 @@ from backend.commands.shared.output import progress_bar, say
 from backend.commands.shared.setup import interruptible
 from backend.datasets.tasks import WHOLE, DatasetTask, IndexedTasks
 from backend.errors import ConfigError
+from backend.ledger.database.statements import portions
 from backend.ledger.epochs import TaskCosts, costs_of_a_task
 from backend.ledger.projects import is_of_label_studio, short_name
 from backend.ledger.rounds import Round, RoundKey
@@ -268,10 +269,10 @@ def _counted_quote(
 ) -> Quote:
     """Count the tasks that have no label yet, and say what they will cost. Spends nothing."""
     batched = frozenset() if jobs.batching is None else jobs.batching.models
-    maker, remaining = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched), tasks.first_rows()
+    maker = QuoteMaker(jobs.process, jobs.settings, jobs.project, batched)
     levels, place = ScoreLevels(), None
     with progress_bar(console, "counting tokens", tasks.tasks, transient=True) as advance:
-        while some := list(islice(remaining, AT_ONCE)):
+        for some in portions(tasks.first_rows(), AT_ONCE):
             maker.count(list(_without_held(jobs, some, levels, maker.tally)))
             place = place or next((task.row.place for task in some if task.number == maker.too_long), None)
             advance(len(some))

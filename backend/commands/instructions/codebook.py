@@ -54,45 +54,44 @@ from camvo.student import STUDENT
 from camvo.twins import twins
 
 
-@dataclass(frozen=True, slots=True)
-class _Instructions:
-    """The instructions of a project in Label Studio.
+def _change_instructions(
+    client: Client,
+    project: Mapping[str, Any],
+    new: str,
+    read: str,
+    console: Console,
+    *,
+    where: str,
+    yes: bool,
+) -> None:
+    """Show how a project's instructions change, and change them if that is agreed to.
 
-    Attributes:
-        client: Label Studio's API.
-        number: the project's number.
-        written: the instructions, as HTML.
-        where: the option that wants to change them.
+    Models are to read ``read`` of them; ``where`` is the option that wants to change them.
     """
+    number, written = project["id"], _written(project)
+    for line in unified_diff(written.splitlines(), new.splitlines(), n=1, lineterm=""):
+        if not line.startswith(("---", "+++", "@@")):
+            say(console, line)
+    if not yes:
+        raise ConfigError(
+            f"would change the instructions of project {number} as shown; nothing was changed",
+            where=where,
+            fix="add --yes to write them",
+        )
+    stored = client.change_project(number, {"expert_instruction": new})
+    if instructions_text(_written(stored)) != read:
+        client.change_project(number, {"expert_instruction": written})
+        raise ConfigError(
+            "Label Studio stores another text for models than the one that was agreed to, so the"
+            " instructions were put back",
+            where=where,
+            fix="change them by hand in Settings > Instructions",
+        )
 
-    client: Client
-    number: int
-    written: str
-    where: str
 
-    def change(self, new: str, read: str, console: Console, *, yes: bool) -> None:
-        """Show how they change, and change them if that is agreed to; models are to read ``read``."""
-        for line in unified_diff(self.written.splitlines(), new.splitlines(), n=1, lineterm=""):
-            if not line.startswith(("---", "+++", "@@")):
-                say(console, line)
-        if not yes:
-            raise ConfigError(
-                f"would change the instructions of project {self.number} as shown; nothing was changed",
-                where=self.where,
-                fix="add --yes to write them",
-            )
-        stored = self._store(new).get("expert_instruction")
-        if instructions_text(str(stored or "")) != read:
-            self._store(self.written)
-            raise ConfigError(
-                "Label Studio stores another text for models than the one that was agreed to, so the"
-                " instructions were put back",
-                where=self.where,
-                fix="change them by hand in Settings > Instructions",
-            )
-
-    def _store(self, text: str) -> dict[str, Any]:
-        return self.client.change_project(self.number, {"expert_instruction": text})
+def _written(project: Mapping[str, Any]) -> str:
+    """A project's instructions in Label Studio, as HTML."""
+    return str(project.get("expert_instruction") or "")
 
 
 def _with_new_text(written: str, text: str) -> str:
@@ -113,15 +112,7 @@ _LONGEST: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class CodebookOptions:
-    """What is written, and where.
-
-    Attributes:
-        out: where the Markdown goes.
-        examples: the most examples of a label, and of a confusion.
-        quote_blind: whether blind tasks that people have labelled are quoted, too.
-        into_project: whether it goes into the project's instructions in Label Studio as well.
-        yes: whether these may be changed.
-    """
+    """What is written, and where. The help texts of ``camvo codebook`` explain it."""
 
     out: Path
     examples: int = 3
@@ -132,15 +123,7 @@ class CodebookOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """A task that is quoted.
-
-    Attributes:
-        number: its number in the ledger.
-        task: its id.
-        texts: what the question is about, by field.
-        human: what people say; ``None`` while they say nothing.
-        votes: voter → its answer, the vote among them.
-    """
+    """A task that is quoted, with its ``texts`` by field, what people say, and voter → its answer."""
 
     number: int
     task: str
@@ -170,14 +153,9 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Confusion:
-    """A label that is given in place of another.
+    """A label that is given in place of another: voter → on how many tasks it contradicts people so.
 
-    Attributes:
-        against_people: voter → on how many tasks it contradicts people so.
-        against_vote: model → on how many tasks that nobody has labelled it contradicts the vote so.
-        people_tasks: the number of tasks of the first kind.
-        vote_tasks: that of the second kind.
-        examples: some of these tasks.
+    On tasks that nobody has labelled, models contradict the vote.
     """
 
     examples: _Kept
@@ -194,15 +172,7 @@ class _Confusion:
 
 @dataclass(slots=True)
 class _LabelEntry:
-    """One label.
-
-    Attributes:
-        text: the label as annotators and models see it.
-        definition: its hint.
-        confirmed: on how many tasks people gave it.
-        examples: some of these tasks.
-        confusions: what was given in its place; ``None`` for nothing at all.
-    """
+    """One label, ``confirmed`` by people on so many tasks, and what was given in its place or ``None``."""
 
     text: str
     definition: str | None
@@ -237,12 +207,7 @@ class _QuestionEntry:
 class Codebook:
     """What people and votes have shown about the labels of a project.
 
-    Attributes:
-        project: the project's name.
-        instructions: what models read for all questions; empty for none.
-        questions: those whose labels are listed.
-        left_out: the other questions' names.
-        unquoted: how many blind tasks are counted and not quoted.
+    Questions that list no labels are ``left_out``; ``unquoted`` blind tasks are counted and not quoted.
     """
 
     project: str
@@ -417,11 +382,11 @@ def _write_into_project(client: Client, number: int, book: Codebook, console: Co
     It replaces what stands below :data:`FOR_PEOPLE_ONLY` there. What models read stays as it is, so no epoch
     begins and nothing is paid for again.
     """
-    written = str(client.project(number).get("expert_instruction") or "")
-    above, _ = split_instructions(written)
+    project = client.project(number)
+    above, _ = split_instructions(_written(project))
     new = f"{above.rstrip()}\n<p>{FOR_PEOPLE_ONLY}</p>\n{_render('codebook.html', book)}".lstrip()
-    read = instructions_text(written)
-    _Instructions(client, number, written, "--into-project").change(new, read, console, yes=yes)
+    read = instructions_text(_written(project))
+    _change_instructions(client, project, new, read, console, where="--into-project", yes=yes)
     say(
         console,
         f"project {number}: annotators read the codebook below the instructions; models read the same text as"
@@ -487,7 +452,7 @@ def adopt_text(
     environment = quiet_environment(config)
     client = backend_client.label_studio_client(label_studio, environment)
     project = client.project(number)
-    written = str(project.get("expert_instruction") or "")
+    written = _written(project)
     own, earlier = _stored(project_key(project), environment, written)
     if text is None:
         text = _chosen(number, earlier, text_id, console)
@@ -499,7 +464,7 @@ def adopt_text(
             fix=how_to_adopt(path or "the text before", None).removeprefix("to adopt it, "),
         )
     new = _with_new_text(written, text)
-    _Instructions(client, number, written, option).change(new, text, console, yes=yes)
+    _change_instructions(client, project, new, text, console, where=option, yes=yes)
     say(
         console,
         f"project {number}: the instructions are changed, which is another epoch: tasks keep their labels"
@@ -575,16 +540,9 @@ def _stored(key: str, environment: Environment, written: str) -> tuple[Settings,
 def _summary(connection: Connection, stored: Project, settings: Settings) -> EpochSummary:
     """The labels of a project's questions under its instructions, which need not be the present ones."""
     own, _ = project_settings(stored, settings)
-    schemes, questions = Schemes(connection, stored.key).latest(), stored_questions(stored) or ()
-    found = [
-        DecidedRounds(
-            connection, stored.key, each.name, _epoch(each, own, schemes[each.name].embedder)
-        ).summary()
-        for each in questions
-        if each.name in schemes
-    ]
+    schemes, redactor, found = Schemes(connection, stored.key).latest(), redactor_named(own.redact), []
+    for each in stored_questions(stored) or ():
+        if each.name in schemes:
+            epoch = epoch_of(each, own.instructions, schemes[each.name].embedder, redactor)
+            found.append(DecidedRounds(connection, stored.key, each.name, epoch).summary())
     return EpochSummary(*map(sum, zip(*found, strict=True))) if found else EpochSummary(0, 0.0, 0, 0.0)
-
-
-def _epoch(question: ConfigQuestion, own: Settings, embedder: str) -> str:
-    return epoch_of(question, own.instructions, embedder, redactor_named(own.redact))

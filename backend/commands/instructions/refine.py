@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Final
@@ -47,6 +47,7 @@ from backend.errors import (
     UnusableAnswersError,
 )
 from backend.ledger import answers
+from backend.ledger.database.statements import portions
 from backend.ledger.human_annotations import Annotation
 from backend.ledger.money import Purse, balance, from_picodollars
 from backend.ledger.projects import short_name
@@ -88,13 +89,7 @@ _PRESENT: Final = "present"
 
 @dataclass(frozen=True, slots=True)
 class RefineOptions:
-    """What is refined, and by whom.
-
-    Attributes:
-        by: the model that proposes; ``None`` for that with the highest price of output.
-        sample: the most tasks that judge.
-        out: the folder of the texts and pages.
-    """
+    """Which model proposes (``None``: the most expensive), the most tasks that judge, and where pages go."""
 
     by: str | None
     sample: int
@@ -117,19 +112,10 @@ class _JudgedChange:
 
 @dataclass(frozen=True, slots=True)
 class _Refinement:
-    """What came out.
+    """What came out: the changes that a model proposed by so many ``cases``, judged on other ``tasks``.
 
-    Attributes:
-        project: the project's name.
-        in_project: whether the text is that of the project in Label Studio.
-        by: the model that proposed.
-        cases: how many tasks it was shown.
-        tasks: how many other tasks judged.
-        left_out: why others could not judge: code or reason → tasks.
-        out_of_money: whether the money ended before the race did.
-        paid: in $.
-        changes: the changes.
-        not_made: why other proposed changes cannot be made → how many.
+    ``left_out`` says of how many tasks they could not judge, by reason, and ``not_made`` of how many changes
+    they cannot be made. ``in_project`` says that the text is that of the project in Label Studio.
     """
 
     project: str
@@ -260,13 +246,7 @@ def _judges(
 
 @dataclass(frozen=True, slots=True)
 class _Proposing:
-    """What a model is asked for a proposal.
-
-    Attributes:
-        jobs: the jobs whose purse pays.
-        writer: the arm that answers with texts.
-        messages: the prompt.
-    """
+    """What a model is asked for a proposal: the arm that writes texts, and the jobs whose purse pays."""
 
     jobs: DatasetJobs
     writer: str
@@ -407,8 +387,7 @@ class _Judging:
             return
         awaited = self.sides[_PRESENT].process.awaited
         with progress_bar(console, "judging", len(judges) * len(self.sides), waiting=awaited) as advance:
-            remaining = iter(judges)
-            while some := list(islice(remaining, _AT_ONCE)):
+            for some in portions(judges, _AT_ONCE):
                 ways = self.race.running
                 outcomes = ask_about([self.sides[way] for way in ways], some, console, advance)
                 for task, found in zip(some, outcomes, strict=True):

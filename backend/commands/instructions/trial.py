@@ -85,18 +85,10 @@ class _ComparedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """What a trial has shown.
+    """What a trial has shown on the tasks that both texts were tried on.
 
-    Attributes:
-        project: the project's name.
-        tasks: the number of tasks that both texts were tried on.
-        labelled: how many of them people have labelled.
-        failed: code → the number of tasks that could not be asked about.
-        missing: code → the number of votes that models did not give.
-        before_usd: what asking every model about a task costs with the present text, in $, at full price.
-        after_usd: what it costs with the new one, by the same models and tasks.
-        paid: what the trial has paid, in $.
-        questions: the questions.
+    ``failed`` has the tasks that could not be asked about and ``missing`` the votes, by code. ``before_usd``
+    and ``after_usd`` are what asking every model about a task costs at full price, in $.
     """
 
     project: str
@@ -257,14 +249,7 @@ _LABELLED: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions:
-    """What is tried.
-
-    Attributes:
-        instructions: a file with the new instructions; ``None`` for the present ones.
-        label_config: a file with the new label config; ``None`` for the present one.
-        sample: about how many tasks.
-        out: where the page goes.
-    """
+    """What is tried on how many tasks, and where the page goes; what is ``None`` stays as it is."""
 
     instructions: Path | None
     label_config: Path | None
@@ -359,10 +344,9 @@ def _sample(
     return [*labelled[:most], *others[: size - most]]
 
 
-_Sides = tuple[DatasetJobs, DatasetJobs]
-
-
-def _quote(sides: _Sides, sample: Sequence[DatasetTask], options: LabelOptions, console: Console) -> None:
+def _quote(
+    sides: Sequence[DatasetJobs], sample: Sequence[DatasetTask], options: LabelOptions, console: Console
+) -> None:
     """Say what the answers that are missing cost, and ask whether to buy them."""
     with progress_bar(console, "counting tokens", 2 * len(sample), transient=True) as advance:
         prices = [price_of(side, sample, advance) for side in sides]

@@ -30,36 +30,22 @@ def label_columns(config: LabelConfig) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _RowResult:
-    """The data from which the columns of one row are filled; only the first row of a task has its cost."""
-
-    stored: Stored
-    shown: Mapping[str, Round]
-    cost_usd: float
-
-
-@dataclass(frozen=True, slots=True)
 class _AddedColumn:
-    """A column that is added. Exactly one of ``of_row`` and ``of_round`` fills it.
+    """A column that is added, and its ``meaning`` in the table of docs/label.md.
 
-    Attributes:
-        name: its name, without the prefix and without a control.
-        kind: ``bool``, ``int``, ``float`` or ``str``: its type in Parquet and in a DataFrame. Values of any
-            other type are text there, as in CSV; JSON Lines keep every value as it is.
-        meaning: its cell in the table of docs/label.md.
-        of_row: returns the value for a row.
-        of_round: returns the value for a round. Each control has a column, which is empty without a round.
+    ``kind`` is its type in Parquet and in a DataFrame. Exactly one of ``of_row`` and ``of_round`` fills it:
+    by the task and the row's cost, or each control's column by its round, which is empty without one.
     """
 
     name: str
     kind: type
     meaning: str
-    of_row: Callable[[_RowResult], Any] | None = None
+    of_row: Callable[[Stored, float], Any] | None = None
     of_round: Callable[[Round], Any] | None = None
 
 
 _COLUMNS: Final = (
-    _AddedColumn("id", str, "the id", of_row=lambda row: row.stored.task.id),
+    _AddedColumn("id", str, "the id", of_row=lambda stored, cost: stored.task.id),
     _AddedColumn(
         "label",
         str,
@@ -97,20 +83,20 @@ _COLUMNS: Final = (
         float,
         "what the task's calls cost; of rows with equal content the first one carries it, so the column adds"
         " up to the bill",
-        of_row=lambda row: row.cost_usd,
+        of_row=lambda stored, cost: cost,
     ),
     _AddedColumn(
         "blind",
         bool,
         "whether the task is blind",
-        of_row=lambda row: any(round_.audit for _, round_ in row.stored.decided),
+        of_row=lambda stored, cost: any(round_.audit for _, round_ in stored.decided),
     ),
     _AddedColumn(
         "error",
         str,
         "why the task has no label, or none for one of its questions: a"
         " [code](errors.md#a-task-gets-no-prediction)",
-        of_row=lambda row: None if row.stored.complete else row.stored.failure,
+        of_row=lambda stored, cost: None if stored.complete else stored.failure,
     ),
 )
 """The columns in their order; those of one control stay together."""
@@ -124,16 +110,14 @@ def added_kinds(config: LabelConfig) -> dict[str, type]:
 def added_values(
     config: LabelConfig, stored: Stored, shown: Mapping[str, Round], cost_usd: float
 ) -> dict[str, Any]:
-    """The values of one row's added columns, by the same names."""
-    row = _RowResult(stored, shown, cost_usd)
-    return {name: _value(column, control, row) for name, column, control in _named(config)}
-
-
-def _value(column: _AddedColumn, control: str, row: _RowResult) -> Any:
-    if column.of_row is not None:
-        return column.of_row(row)
-    round_ = row.shown.get(control)
-    return None if round_ is None or column.of_round is None else column.of_round(round_)
+    """The values of one row's added columns, by the same names; only a task's first row has its cost."""
+    values = {}
+    for name, column, control in _named(config):
+        if column.of_row is not None:
+            values[name] = column.of_row(stored, cost_usd)
+        elif column.of_round is not None:
+            values[name] = column.of_round(shown[control]) if control in shown else None
+    return values
 
 
 def _named(config: LabelConfig) -> Iterator[tuple[str, _AddedColumn, str]]:

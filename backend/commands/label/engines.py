@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -91,12 +91,7 @@ class _PartOutcome:
 
 
 class _PartLabeller:
-    """Labels parts, one after another, with one runtime. A context manager.
-
-    Args:
-        work: the instructions.
-        console: where an interruption is reported; without one, as on another host, nothing is printed.
-    """
+    """Labels parts, one after another, with one runtime; without a console it prints nothing."""
 
     def __init__(self, work: _Work, console: Console | None = None) -> None:
         self._work = work
@@ -209,12 +204,11 @@ class _Actor:
         return {"outcome": [pickle.dumps(self._labeller.label(part)) for part in parts]}
 
 
-_Engine = Literal["asyncio", "ray"]
 _Outcomes = Callable[[_Work, Sequence[Part], Console], Iterator[_PartOutcome]]
 
 
 def label_in_parts(
-    path: Path, out: str, options: LabelOptions, config: Path | None, engine: _Engine
+    path: Path, out: str, options: LabelOptions, config: Path | None, engine: Literal["asyncio", "ray"]
 ) -> Ending:
     """Label a file and write the labels to a folder of Parquet files."""
     folder, environment = parts_folder(out), quiet_environment(config)
@@ -302,8 +296,7 @@ def _gather(
 ) -> tuple[RunCounts, list[_PartOutcome], Missing]:
     """Sum the counts of all parts while showing the progress."""
     counts, errors = RunCounts(), []
-    ledger = Ledger(work.environment.database_url)
-    try:
+    with closing(Ledger(work.environment.database_url)) as ledger:
         spending = Spending(ledger, work.project)
 
         def outlook(done: int, total: int) -> str:
@@ -330,8 +323,6 @@ def _gather(
         missing = spending.missing(work.settings.arms)
         lines = [counts.summary(spending.in_all()), *missing.lines()]
         say(console, "\n".join(lines))
-    finally:
-        ledger.close()
     return counts, errors, missing
 
 

@@ -67,15 +67,11 @@ def _audit_share(index: Index, project: str, size: int) -> float:
         raise ConfigError(
             f"{size} is more than the {index.tasks} tasks of the file", where="--blind", fix="give less"
         )
-    draws = index.smallest(partial(_draw, project), size + 1)
+    draws = index.smallest(lambda task: random_draw("audit", project, task) >> 1, size + 1)  # as earlier runs
     last = draws[size - 1]
     following = draws[size] if len(draws) > size else (1 << 63)
     share = (last + following) / 2 / 2**63
     return min(share, math.nextafter(1.0, 0.0))
-
-
-def _draw(project: str, task: int) -> int:
-    return random_draw("audit", project, task) >> 1  # as earlier runs drew them
 
 
 def _write_blind_sample(path: Path, project: str, config: LabelConfig, sample: Sequence[DatasetTask]) -> None:

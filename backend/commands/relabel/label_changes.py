@@ -149,15 +149,10 @@ class _Fates:
 
 
 def _renamed_node(labels: Iterable[Label], old: str, new: str) -> dict[str, str]:
-    """What the labels below a node of a tree of labels are called once it has another name.
+    """The labels below a node of a tree of labels → what they are called once it has another name.
 
-    Args:
-        labels: the labels of a question.
-        old: the node, by its path or, if only one has that, by its own name.
-        new: its new name, with or without the same path.
-
-    Returns:
-        Label → its new name; empty if there is no such node, or several, or if it would move in the tree.
+    ``old`` is the node's path or, if only one node has that, its own name, and ``new`` its name with or
+    without the same path. Empty if there is no such node, or several, or if it would move in the tree.
     """
     paths = {label.value: label.path for label in labels if label.path is not None}
     between = {_separator(value, path) for value, path in paths.items() if len(path) > 1}
@@ -188,11 +183,9 @@ class CarriedTasks:
     """What becomes of a question's tasks, and what that costs by what they have cost so far.
 
     Attributes:
-        costs: what a task costs.
         chosen: whether it is by votes and scores which tasks are asked about again: labels are split or
             added, or ``--below`` is given.
         rounds: the rounds that are not carried over, so that their tasks are asked about again.
-        tasks: how many tasks the question has.
         labels: how many keep their label, or find one that they have under the new labels already.
         held: how many of these have one of earlier instructions.
         people: how many human labels are carried over.
@@ -200,7 +193,7 @@ class CarriedTasks:
         doubtful: how many others have votes for such a label.
         low: how many others have a low score.
         unclear: how many tasks people have given a label that is split or dropped.
-        levels: how many tasks that are blind, or that nobody has labelled, have which score.
+        levels: the scores of tasks that are blind, or that nobody has labelled.
     """
 
     costs: TaskCosts
@@ -304,13 +297,9 @@ _LEAST_CHANCE: Final = 0.1
 
 
 class _Concern:
-    """Which tasks of a question may be concerned by new labels.
+    """Which tasks of a question may be concerned by new labels, which are ``near`` some of those before.
 
-    Args:
-        near: the labels that are near the new ones.
-        aggregation: how the question counts votes.
-        options: its labels before; empty if it lists none.
-        tasks: its tasks, by which models are judged: how often they say what came out.
+    By its ``tasks`` models are judged: how often they say what came out.
     """
 
     def __init__(

@@ -46,13 +46,7 @@ from camvo.votes.relabelling import Relabelling
 class Opened:
     """A project whose labels are to change.
 
-    Attributes:
-        ledger: its ledger.
-        stored: the project.
-        settings: its settings.
-        embedder: the identity of the embedder.
-        client: Label Studio's API; ``None`` for a file's project.
-        config: the label config in Label Studio; for a file, that of the latest labels.
+    ``config`` is the label config in Label Studio; for a file, without a client, that of the latest labels.
     """
 
     ledger: Ledger
@@ -78,12 +72,10 @@ class RelabelPlan:
     """What is to be done.
 
     Attributes:
-        found: the schemes.
         xml: the label config afterwards.
         originals: question → annotation → what it said before labels became one, where that is taken back.
         kept: the same, of what is said now and kept, so that it can be taken back.
         back: question → what becomes of its labels on the way back.
-        tasks: question → what becomes of its tasks.
         done: the schemes that the same command has carried rounds to before it failed.
         late: question → annotation → what it says, of those that came since then and are not kept yet.
     """
@@ -383,13 +375,9 @@ def _rest_of(
     before: Mapping[str, ConfigQuestion],
     after: Mapping[str, ConfigQuestion],
 ) -> RelabelPlan:
-    """The plan for the rest of a change, with what people say under the labels before it.
+    """The plan for the rest of a change, with what people say under the labels ``before`` it.
 
-    Args:
-        schemes: those of the project.
-        plan: the schemes that are made and those that are not, and what becomes of the tasks.
-        before: the questions under the labels before.
-        after: those whose schemes are made, under the labels that they have now.
+    ``after`` has the questions whose schemes are made, under the labels that they have now.
     """
     found, done = plan.found, plan.done
     ways = [*found.present, *((each, _way(each, before[each.control], after[each.control])) for each in done)]
@@ -526,7 +514,9 @@ def _restored(
     present: str, earlier: str, before: Mapping[str, ConfigQuestion], changes: Sequence[Scheme]
 ) -> str:
     """The present label config with the earlier labels, and with all else that people have added to it."""
-    xml = restored_config(present, earlier, _fates_of(changes))
+    labels = {scheme.control: scheme.labels for scheme in changes}
+    parts = {scheme.control: scheme.parts for scheme in changes}
+    xml = restored_config(present, earlier, LabelFates(labels, parts))
     now, then, after = (
         {question.name: question.digest for question in parse_label_config(each).questions}
         for each in (present, earlier, xml)
@@ -541,14 +531,6 @@ def _restored(
                 fix="take that edit back first, and make it again afterwards",
             )
     return xml
-
-
-def _fates_of(changes: Sequence[Scheme]) -> LabelFates:
-    """What became of labels."""
-    return LabelFates(
-        {scheme.control: scheme.labels for scheme in changes},
-        {scheme.control: scheme.parts for scheme in changes},
-    )
 
 
 def _how_to_look(opened: Opened, scheme: Scheme) -> str:

@@ -142,7 +142,7 @@ def run_relabel(
     name: str | None,
     config: Path | None,
     label_studio: str | None,
-    agreed: Callable[[str], bool] | None,
+    agreed: Callable[[str], bool],
 ) -> None:
     """Change the labels of a file's project or of one of Label Studio, once its plan is agreed to."""
     environment = quiet_environment(config)
@@ -192,15 +192,13 @@ def _opened(
     return Opened(process.ledger, stored, own, process.embedder.identity, client, xml)
 
 
-def relabel(
-    opened: Opened, wanted: LabelChanges, console: Console, agreed: Callable[[str], bool] | None
-) -> None:
+def relabel(opened: Opened, wanted: LabelChanges, console: Console, agreed: Callable[[str], bool]) -> None:
     """Plan the change of labels, and make it once it is agreed to."""
     with opened.ledger.read() as connection:
         plan = planned(opened, wanted, Schemes(connection, opened.stored.key))
         for line in plan.lines(opened):
             say(console, line)
-    if agreed is None or not agreed("Go on?"):
+    if not agreed("Go on?"):
         return
     key = opened.stored.key
 

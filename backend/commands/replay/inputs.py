@@ -200,17 +200,15 @@ def _one_spelling(cells: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...
     Pandas writes ``1.0`` for 1 in a column with blanks. It is ``1`` if some column says that, or if all
     labels are whole numbers.
     """
-    cells = {name: tuple(map(_composed, column)) for name, column in cells.items()}
+    cells = {
+        name: tuple(unicodedata.normalize("NFC", cell) for cell in column) for name, column in cells.items()
+    }
     said = {cell.strip() for column in cells.values() for cell in column} - {""}
     whole = {cell: str(int(float(cell))) for cell in said if _NUMBER.fullmatch(cell)}
     if len(whole) < len(said):
         whole = {cell: number for cell, number in whole.items() if number in said}
     plain = {cell: number for cell, number in whole.items() if "." in cell}
     return {name: tuple(plain.get(cell.strip(), cell) for cell in column) for name, column in cells.items()}
-
-
-def _composed(cell: str) -> str:
-    return unicodedata.normalize("NFC", cell)
 
 
 def _labels(path: Path, cells: dict[str, tuple[str, ...]], lines: list[int]) -> tuple[str, ...]:
@@ -365,10 +363,7 @@ _MOST = 5
 def oddities(table: VotesFile, k_mins: Iterable[int], *, ordered: bool = False) -> list[str]:
     """Describe labels that are probably typing errors or a scale, and a k_min that no set of models can have.
 
-    Args:
-        table: the votes.
-        k_mins: the fewest models of each policy that has such a number.
-        ordered: whether the labels are already read as a scale.
+    ``ordered`` says that the labels are already read as a scale.
     """
     models = len(table.models)
     return [
@@ -508,11 +503,8 @@ def read_prices(
 ) -> dict[str, float]:
     """Read the price of each model, in the order of ``models``.
 
-    Args:
-        option: the value of ``--prices``; ``None`` for the JSON file beside the table.
-        models: the table's columns of votes.
-        table: the table's file.
-        has_truth: whether the table has right labels; if not, a column without a price may hold them.
+    ``option`` is the value of ``--prices``; ``None`` for the JSON file beside the table. Without right labels
+    in the table, a column without a price may hold them.
     """
     where, prices = _source(option, table)
     checked = {}

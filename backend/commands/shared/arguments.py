@@ -99,33 +99,9 @@ SourceFile: TypeAlias = Annotated[
     Path | None,
     typer.Argument(help="The tasks: .csv, .jsonl, .parquet, or Label Studio's .json.", show_default=False),
 ]
-_LabelConfigFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--label-config", help="The label config, an XML file.")
-]
-_Labels: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--labels", help="Instead of a label config: labels, with commas; one that has any, in quotes."
-    ),
-]
-_TextColumn: TypeAlias = Annotated[
-    str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
-]
 ScaleError: TypeAlias = Literal["exact", "absolute", "quadratic"]
 """What an answer on a scale minimises; :data:`camvo.votes.labels.ErrorName` without its slow import."""
 
-_Ordered: TypeAlias = Annotated[
-    ScaleError | None,
-    typer.Option(
-        "--ordered",
-        help="With --labels: they are a scale, the lowest or the highest first; which error to minimise.",
-        show_default=False,
-    ),
-]
-_IdColumn: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
-]
 Name: TypeAlias = Annotated[
     str | None, typer.Option("--name", help="The project in the ledger.", show_default="the file's name")
 ]
@@ -175,12 +151,31 @@ class TasksOf:
 
     source: SourceFile = None
     project: ProjectInstead = None
-    label_config: _LabelConfigFile = None
-    labels: _Labels = None
-    text_column: _TextColumn = None
-    ordered: _Ordered = None
+    label_config: Annotated[
+        Path | None, typer.Option("--label-config", help="The label config, an XML file.")
+    ] = None
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels", help="Instead of a label config: labels, with commas; one that has any, in quotes."
+        ),
+    ] = None
+    text_column: Annotated[
+        str | None, typer.Option("--text-column", help="With --labels: the column of the text.")
+    ] = None
+    ordered: Annotated[
+        ScaleError | None,
+        typer.Option(
+            "--ordered",
+            help="With --labels: they are a scale, the lowest or the highest first; which error to minimise.",
+            show_default=False,
+        ),
+    ] = None
     config: Config = None
-    id_column: _IdColumn = None
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id-column", help="The column of the ids.", show_default="a hash of the content"),
+    ] = None
     name: Name = None
     label_studio: LabelStudioUrl = None
 
@@ -329,15 +324,27 @@ def refuse(message: str, fix: str, **options: object) -> None:
             raise ConfigError(message, where=f"--{name.replace('_', '-')}", fix=fix)
 
 
-def consent(command: str, *, yes: bool, dry_run: bool) -> Callable[[str], bool] | None:
-    """What asks whether to go on with a command; ``None`` for a dry run."""
+def consent(command: str, *, yes: bool, dry_run: bool) -> Callable[[str], bool]:
+    """What asks whether to go on with a command; a dry run never does."""
 
     def agreed(question: str) -> bool:
+        if dry_run:
+            return False
         if not yes and not sys.stdin.isatty():
             raise ConfigError("there is no terminal to ask", where=command, fix="add --yes or --dry-run")
         return yes or typer.confirm(question)
 
-    return None if dry_run else agreed
+    return agreed
+
+
+def require_webhook_secret(environment: Environment, fix: str) -> None:
+    """Refuse basic auth without a secret of webhooks; ``fix`` says where to set it."""
+    if environment.basic_auth_user is not None and environment.webhook_secret is None:
+        raise ConfigError(
+            "Label Studio's webhooks carry no basic auth, so the server would refuse every human answer",
+            where="CAMVO_WEBHOOK_SECRET",
+            fix=fix,
+        )
 
 
 def read_text(path: Path, option: str) -> str:

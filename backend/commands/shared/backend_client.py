@@ -111,15 +111,14 @@ class BackendClient:
 
     def __init__(self, url: str, environment: Environment, *, again: bool = False) -> None:
         user, password = environment.basic_auth_user, environment.basic_auth_pass
-        auth = None if user is None or password is None else (user, password.get_secret_value())
+        self._auth = None if user is None or password is None else (user, password.get_secret_value())
         self.url, self._again = url.rstrip("/"), again
         self._secret = environment.webhook_secret
-        self._auth = auth
         self.tasks: int | None = None
         self.job: Mapping[str, float | bool | None] | None = None
         self.instructions: str | None = None
         self.below = 1.0
-        self._http = httpx.Client(base_url=self.url, auth=auth, timeout=_QUICK)
+        self._http = httpx.Client(base_url=self.url, auth=self._auth, timeout=_QUICK)
 
     @property
     def has_credentials(self) -> bool:
@@ -350,12 +349,20 @@ class BackendClient:
         """Send a request; while the server is busy, repeat it as late as the server says."""
         waited = 0.0
         while True:
-            response = self._send(method, path, **options)
+            response = self._exchange(method, path, **options)
             seconds = _seconds_to_wait(response)
             if seconds is None or waited >= _PATIENCE:
                 break
             time.sleep(seconds)
             waited += seconds
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            raise BackendError(
+                "the server refuses the credentials",
+                where=self.url,
+                fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS to the server's values",
+            )
+        if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+            raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --at-once")
         if not response.is_success:
             raise _refusal(response, f"{self.url}{path}")
         return response
@@ -369,18 +376,6 @@ class BackendClient:
                 where=self.url,
                 fix="start camvo serve, or correct --backend-url",
             ) from None
-
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        response = self._exchange(method, path, **options)
-        if response.status_code == httpx.codes.UNAUTHORIZED:
-            raise BackendError(
-                "the server refuses the credentials",
-                where=self.url,
-                fix="set BASIC_AUTH_USER and BASIC_AUTH_PASS to the server's values",
-            )
-        if response.status_code == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
-            raise BodyTooLargeError("too many tasks for one request", where=self.url, fix="lower --at-once")
-        return response
 
 
 def _tasks(project_key: str, label_config: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -417,9 +412,8 @@ def _refusal(response: httpx.Response, where: str) -> BackendError:
         body = response.json()
     except ValueError:
         body = {}
-    message = body.get("message") if isinstance(body, dict) else None
-    fix = body.get("fix") if isinstance(body, dict) else None
-    code = body.get("code") if isinstance(body, dict) else None
+    said = body if isinstance(body, dict) else {}
+    message, fix, code = (said.get(name) for name in ("message", "fix", "code"))
     kind = _ProjectUnknownThereError if code == ProjectUnknownError.code else BackendError
     if code is None and response.status_code in AWAY:
         kind = BackendAwayError

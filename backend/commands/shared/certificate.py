@@ -197,7 +197,10 @@ def _settings(settings: Settings) -> dict[str, str]:
     """The settings that affect labels. None of them is a text, an address or a path."""
     name, _ = policy_in_force(settings.policy)
     policy = settings.policy.model_dump(exclude={"name"}, exclude_unset=True, exclude_none=True)
-    parameters = ", ".join(f"{key} {_shown(value)}" for key, value in sorted(policy.items()))
+    parameters = ", ".join(
+        f"{key} ({ByLabel(value)})" if isinstance(value, Mapping) else f"{key} {value}"
+        for key, value in sorted(policy.items())
+    )
     return {
         "policy": f"{name} ({parameters})" if parameters else name,
         "right, as wanted": f"{settings.guarantee:g}",
@@ -208,11 +211,6 @@ def _settings(settings: Settings) -> dict[str, str]:
         "texts are redacted": _yes(settings.redact is not None),
         "embedder": _sha256(settings.embedder) if "/" in settings.embedder else settings.embedder,
     }
-
-
-def _shown(value: object) -> object:
-    """A parameter's value; those by label as words."""
-    return f"({ByLabel(value)})" if isinstance(value, Mapping) else value
 
 
 def _yes(value: bool) -> str:
@@ -339,8 +337,7 @@ def issue_certificate(console: Console, environment: Environment, project: str |
 
     check_writable(path)
     settings = settings_module.load(environment.config)
-    with existing_ledger(environment) as ledger:
-        ledger.migrate()
+    with existing_ledger(environment, migrated=True) as ledger:
         with ledger.read() as connection:
             stored, report = labelled_project(connection, settings, project, "--certificate")
             said = contents_of(connection, stored, settings)
@@ -351,7 +348,10 @@ def issue_certificate(console: Console, environment: Environment, project: str |
             Certificates(connection, stored.key).store(_record(report, said, number, at, page))
             with whole_file(path) as file:
                 file.write(page)
-    _say(console, report, number, path, hashlib.sha256(page).hexdigest())
+    say(console, f"certificate {number} written to {path} (SHA-256 {hashlib.sha256(page).hexdigest()[:16]}…)")
+    for earlier in report.certificates or ():
+        if earlier.reason is not None:
+            say(console, f"certificate {earlier.number} no longer holds: {earlier.message}")
     return number
 
 
@@ -391,13 +391,6 @@ def _record(report: ProjectReport, said: Contents, number: int, at: float, page:
         },
         file_hash=hashlib.sha256(page).hexdigest(),
     )
-
-
-def _say(console: Console, report: ProjectReport, number: int, path: Path, file_hash: str) -> None:
-    say(console, f"certificate {number} written to {path} (SHA-256 {file_hash[:16]}…)")
-    for earlier in report.certificates or ():
-        if earlier.reason is not None:
-            say(console, f"certificate {earlier.number} no longer holds: {earlier.message}")
 
 
 def share_tables(project: ProjectReport) -> Iterator[Table]:

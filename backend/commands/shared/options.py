@@ -40,36 +40,14 @@ def _project_named(stem: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabelOptions:
-    """How a dataset is to be labelled.
+    """How a dataset is to be labelled. The help texts of ``camvo label`` and ``camvo predict`` explain it.
 
     Attributes:
         label_config: the label config as XML; ``None`` with ``labels``.
-        labels: the labels to choose from; empty with ``label_config``.
-        text_column: the column of the text that the labels are about.
         ordered: the error that the answer minimises if the labels are a scale; ``None`` without an order.
-        id_column: the column of the ids.
-        name: the project in the ledger; ``None`` for the file's name.
-        blind: how many tasks are kept blind.
-        blind_file: where these are written.
         budget: the most that the job may cost over all its runs, in $.
-        yes: whether the run may spend what its quote says without asking.
-        pilot: how many random tasks are asked about at every model first.
-        sample: how many random tasks are labelled; 0 for all.
-        retry_failed: whether only tasks that failed before are asked about.
-        recount: whether kept votes are counted again at the end.
         ask_more: the most that further votes may cost then, over all runs, in $; ``None`` for none.
-        shard: the part of the dataset to label.
         aim: the cost that the job's plans try to keep to, in $; ``None`` for none.
-        batch: whether every model that has batches is asked in them.
-        wait: whether the run waits for its batches.
-        in_order: whether tasks are taken in their order; otherwise in a random one.
-        no_wait: whether tasks are decided without models that are down, instead of waiting for them.
-        below: tasks with labels of earlier instructions and a lower score are asked about again; 1 for all.
-        spreadsheet: whether the output marks the cells that a spreadsheet would compute.
-        refresh: whether ``camvo predict`` replaces predictions that have changed.
-        failed: whether it asks only about tasks that ended without a prediction before.
-        annotated: whether it asks about tasks that people have annotated.
-        at_once: how many tasks are in one of its requests to the server.
     """
 
     label_config: str | None = None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -71,7 +70,7 @@ def progress_bar(
     """
     if not (console.is_terminal or console.is_jupyter):
         with _waits_as_lines(console, waiting):
-            yield _Lines(console, description, total, note).advance
+            yield _as_lines(console, description, total, note)
         return
     noted = TextColumn("{task.fields[note]}")
     columns = (
@@ -91,27 +90,21 @@ def progress_bar(
 @contextmanager
 def _waits_as_lines(console: Console, waiting: Callable[[], str]) -> Iterator[None]:
     """Print what is waited for when it begins, and then every minute."""
-    over = threading.Event()
+    from backend.threads import repeatedly  # noqa: PLC0415 - keeps the help fast
+
+    printed = -math.inf
 
     def look() -> None:
-        printed = -math.inf
-        while not over.wait(_LOOK):
-            if not (text := waiting()):
-                # A wait that comes and goes is not printed each time that it comes.
-                printed = min(printed, time.monotonic() - _EVERY_WAIT + _EVERY)
-            elif time.monotonic() - printed >= _EVERY_WAIT:
-                printed = time.monotonic()
-                say(console, text)
+        nonlocal printed
+        if not (text := waiting()):
+            # A wait that comes and goes is not printed each time that it comes.
+            printed = min(printed, time.monotonic() - _EVERY_WAIT + _EVERY)
+        elif time.monotonic() - printed >= _EVERY_WAIT:
+            printed = time.monotonic()
+            say(console, text)
 
-    thread = threading.Thread(target=look, name="camvo-waiting", daemon=True)
-    if waiting is not str:
-        thread.start()
-    try:
+    with nullcontext() if waiting is str else repeatedly(look, _LOOK, "camvo-waiting"):
         yield
-    finally:
-        over.set()
-        if waiting is not str:
-            thread.join()
 
 
 class _Waiting(ProgressColumn):
@@ -141,25 +134,22 @@ class _TimeLeft(ProgressColumn):
         return Text(f"{hours}:{minutes:02}:{seconds % 60:02} left", style="progress.remaining")
 
 
-class _Lines:
+def _as_lines(console: Console, description: str, total: int, note: _Note) -> Advance:
     """Progress as lines such as ``replaying: 3,000 of 14,014 (21%), about 60 s left``."""
+    done, started = 0, time.monotonic()
+    printed = started
 
-    def __init__(self, console: Console, description: str, total: int, note: _Note) -> None:
-        self._console, self._description, self._total, self._note = console, description, total, note
-        self._done = 0
-        self._started = self._printed = time.monotonic()
-
-    def advance(self, items: int) -> None:
-        self._done += items
-        now = time.monotonic()
-        if now - self._printed < _EVERY or not self._done:
+    def advance(items: int) -> None:
+        nonlocal done, printed
+        done, now = done + items, time.monotonic()
+        if now - printed < _EVERY or not done:
             return
-        self._printed = now
-        left = (now - self._started) * max(self._total - self._done, 0) / self._done
-        noted = self._note(self._done, self._total)
-        share = f"{self._done:,} of {self._total:,} ({self._done / max(self._total, 1):.0%})"
-        line = f"{self._description}: {share}, about {left:,.0f} s left"
-        say(self._console, line + (f", {noted}" if noted else ""))
+        printed = now
+        left, noted = (now - started) * max(total - done, 0) / done, note(done, total)
+        line = f"{description}: {done:,} of {total:,} ({done / max(total, 1):.0%}), about {left:,.0f} s left"
+        say(console, line + (f", {noted}" if noted else ""))
+
+    return advance
 
 
 _TELLING = 50

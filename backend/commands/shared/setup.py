@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import FrameType
 
 from sqlalchemy import Connection
@@ -40,14 +40,19 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def existing_ledger(environment: Environment) -> Iterator[Ledger]:
-    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created."""
+def existing_ledger(environment: Environment, *, migrated: bool = False) -> Iterator[Ledger]:
+    """Open the server's ledger, and close it at the end. A SQLite file that is not there is not created.
+
+    ``migrated`` brings its tables to this version first.
+    """
     with opened_ledger(
         environment.database_url,
         DATABASE_URL,
         missing="run the command in the server's folder, set the variable to its value, or start camvo serve"
         " first",
     ) as ledger:
+        if migrated:
+            ledger.migrate()
         yield ledger
 
 
@@ -55,18 +60,12 @@ def existing_ledger(environment: Environment) -> Iterator[Ledger]:
 def opened_ledger(url: str, source: str, *, missing: str) -> Iterator[Ledger]:
     """Open a ledger, and close it at the end.
 
-    Args:
-        url: its address.
-        source: the variable or argument that the address is from, for errors.
-        missing: what to do if there is no such ledger.
+    Errors name the ``source`` of its address; ``missing`` says what to do if there is no such ledger.
     """
-    ledger = Ledger(url, source=source)
-    try:
+    with closing(Ledger(url, source=source)) as ledger:
         if not ledger.exists():
             raise ConfigError(f"there is no ledger at {ledger.place}", where=source, fix=missing)
         yield ledger
-    finally:
-        ledger.close()
 
 
 def stored_project(connection: Connection, project: str) -> Project:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -58,10 +58,11 @@ def option(clock: Callable[[], float]) -> dict[str, Callable[[], float]]:
     return {_OPTION: clock}
 
 
-def portions(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+def portions(items: Iterable[_T], size: int) -> Iterator[list[_T]]:
     """Divide items among statements or transactions that each take ``size`` of them."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+    remaining = iter(items)
+    while portion := list(islice(remaining, size)):
+        yield portion
 
 
 upsert = postgresql.insert

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -201,3 +202,22 @@ def _seen(
     whole = rows if lattice.named else renumber(rows)
     final = right[lattice.find(whole)] if reference is None else reference(whole)
     return count_passing(lattice, whole, counts, final)
+
+
+@lru_cache(maxsize=32)
+def updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
+    """The beliefs once the student has voted, and has said how sure it is.
+
+    Nodes at which it has not voted keep their beliefs about labels. No task reaches them any more.
+    """
+    number = beliefs.lattice.rows[:, position]
+    (voted,) = np.nonzero(number >= 0)
+    odds = np.ones_like(beliefs.right)
+    odds[voted, number[voted]] = np.exp(log_ratio)
+    # How probable this confidence is at each node, relative to an uninformative one.
+    likely: Array = 1.0 + (beliefs.right * (odds - 1.0)).sum(axis=1)
+    votes = []
+    for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):
+        chances = [vote * likely[step.following] for step, vote in zip(level, level_votes, strict=True)]
+        votes.append(tuple([chance / chance.sum(axis=0) for chance in chances]))
+    return Beliefs(beliefs.lattice, beliefs.right * odds / likely[:, None], tuple(votes))

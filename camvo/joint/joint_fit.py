@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from camvo.joint.beliefs import Beliefs, believe, counts_over_model
+from camvo.joint.beliefs import Beliefs, believe, counts_over_model, updated_by_student
 from camvo.joint.conventions import Conventions
 from camvo.joint.grades import NO_GRADES, NOT_SURE, UNTAUGHT, Grades, SureVotes, tilted
 from camvo.joint.human_terms import HumanTerms
@@ -55,26 +55,6 @@ from camvo.state.earlier import NOTHING_EARLIER, Earlier
 from camvo.state.exploration import NO_CONTEXTS, NO_PATTERNS, UNASKED, LatestContexts, PatternCounts
 from camvo.student import STUDENT
 from camvo.typing import Array
-
-
-@lru_cache(maxsize=32)
-def _updated_by_student(beliefs: Beliefs, position: int, log_ratio: float) -> Beliefs:
-    """The beliefs once the student has voted, and has said how sure it is.
-
-    Nodes at which it has not voted keep their beliefs about labels. No task reaches them any more.
-    """
-    number = beliefs.lattice.rows[:, position]
-    (voted,) = np.nonzero(number >= 0)
-    odds = np.ones_like(beliefs.right)
-    odds[voted, number[voted]] = np.exp(log_ratio)
-    # How probable this confidence is at each node, relative to an uninformative one.
-    likely: Array = 1.0 + (beliefs.right * (odds - 1.0)).sum(axis=1)
-    votes = []
-    for level, level_votes in zip(beliefs.lattice.steps, beliefs.votes, strict=True):
-        chances = [vote * likely[step.following] for step, vote in zip(level, level_votes, strict=True)]
-        votes.append(tuple([chance / chance.sum(axis=0) for chance in chances]))
-    return Beliefs(beliefs.lattice, beliefs.right * odds / likely[:, None], tuple(votes))
-
 
 _ASKED: Final = 0.3
 """A plan asks an arm of its shortlist about roughly so many of the tasks, so its price counts so much."""
@@ -233,7 +213,7 @@ class JointFit:
         if (label := votes.get(STUDENT)) not in self.labels:
             return self.silent
         ratio = self.sure.grades.log_ratio(STUDENT, label, sure.get(STUDENT))
-        beliefs = _updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
+        beliefs = updated_by_student(self.beliefs, self.shortlist.index(STUDENT), ratio)
         return replace(self, beliefs=beliefs, sure=self.sure.without(STUDENT), silent=None, reply=ratio)
 
     def updated_by_context(
@@ -355,10 +335,8 @@ class JointFit:
             }
         if self.rare is not None:
             described |= {"rare_labels": [*self.rare.labels]}
-        if self.contradicted:
-            described |= {"contradicted": True}
-        if self.corrections:
-            described |= {"only_corrections": True}
+        verdicts = {"contradicted": self.contradicted, "only_corrections": self.corrections}
+        described |= {verdict: True for verdict, holds in verdicts.items() if holds}
         if self.doubt is not None:
             described |= {"rival_reading": [self.arms[arm] for arm in self.doubt.arms]}
         if self.constant:

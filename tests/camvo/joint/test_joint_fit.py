@@ -149,7 +149,8 @@ def test_people_who_agree_with_the_worst_arm_raise_what_it_says(labels):
 @pytest.mark.parametrize("labels", [2, 3, 5])
 def test_probabilities_sum_to_one_with_human_labels_that_contradict_the_votes(labels):
     votes, names = votes_of(labels), NAMES[:labels]
-    taught = fit(votes, names, latest=human_rounds(votes[:80], (votes[:80, 0] + 1) % labels, names))
+    human = np.where(np.arange(80) % 3 == 0, votes[:80, 0], (votes[:80, 0] + 1) % labels)
+    taught = fit(votes, names, latest=human_rounds(votes[:80], human, names))
     if labels == 2:
         assert taught.human.exponent < 1.0
     else:

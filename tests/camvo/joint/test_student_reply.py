@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from made_up_votes import draw_votes, evidence_of
 
-from camvo.joint.beliefs import believe
+from camvo.joint.beliefs import believe, updated_by_student
 from camvo.joint.grades import Grades, SureVotes, _Scale
-from camvo.joint.joint_fit import JointFit, _updated_by_student
+from camvo.joint.joint_fit import JointFit
 from camvo.joint.lattice import vote_lattice
 from camvo.stages.stages import QuestionStages
 from camvo.state.contribution import LatestRounds
@@ -45,7 +45,7 @@ def test_the_label_is_as_probable_as_by_the_vote_and_then_its_confidence(labels,
 @pytest.mark.parametrize("log_ratio", [-2.0, 0.7, 3.0])
 def test_what_is_believed_now_is_the_mean_of_what_will_be_believed(labels, log_ratio):
     model = fitted(labels).model
-    told = _updated_by_student(believe(model, vote_lattice(4, labels)), 3, log_ratio)
+    told = updated_by_student(believe(model, vote_lattice(4, labels)), 3, log_ratio)
     for level, level_votes in zip(told.lattice.steps, told.votes, strict=True):
         for step, votes in zip(level, level_votes, strict=True):
             has_voted = told.lattice.rows[step.nodes, 3] >= 0
@@ -62,7 +62,7 @@ def test_what_is_believed_now_is_the_mean_of_what_will_be_believed(labels, log_r
 
 def test_a_confidence_that_tells_nothing_changes_nothing():
     fit = fitted(4)
-    told = _updated_by_student(fit.beliefs, 3, 0.0)
+    told = updated_by_student(fit.beliefs, 3, 0.0)
     assert told.right == pytest.approx(fit.beliefs.right)
     for level, same in zip(told.votes, fit.beliefs.votes, strict=True):
         for votes, before in zip(level, same, strict=True):

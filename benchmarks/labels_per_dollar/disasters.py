@@ -1,12 +1,13 @@
 """Compare fits of the joint policy with the plain majority, on every kind of disaster.
 
     python benchmarks/labels_per_dollar/disasters.py [--quick] [--draws 20] [--kind WORD] [--labels 0]
-        [--rounds 300,600,1000]
+        [--wrong] [--rounds 300,600,1000]
 
 Every model is asked about the first items of a drawn table, of 300, 600 or 1,000 by turns. People label none
-of these, or ``--labels`` random ones. The fit then labels all items that people have not labelled. Points are
-the percentage of right labels minus that of the plain majority, and minus that of the vote weighted by true
-accuracies; the mean over draws [the worst draw]. Prints Markdown.
+of these, or ``--labels`` random ones; with ``--wrong``, only items to which votes alone give a wrong label.
+The fit then labels all items that people have not labelled. Points are the percentage of right labels minus
+that of the plain majority, and minus that of the vote weighted by true accuracies; the mean over draws [the
+worst draw]. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from comparison import table
@@ -40,11 +42,17 @@ class Outcome:
     weighted: float
 
 
-def outcome(kind: Kind, seed: int, labels: int = 0, of: Sequence[int] = ROUNDS) -> Outcome:
-    """Draw a table, fit it with some human labels, and label its other items."""
+def outcome(
+    kind: Kind, seed: int, labels: int = 0, of: Sequence[int] = ROUNDS, *, wrong: bool = False
+) -> Outcome:
+    """Draw a table, fit it with human labels, at random or of wrong labels, and label its other items."""
     votes = drawn(kind, seed).table
     rounds, asked = list(casts(votes)), of[seed % len(of)]
-    known = np.sort(np.random.default_rng([seed, 1]).permutation(asked)[:labels])
+    order = np.random.default_rng([seed, 1]).permutation(asked)
+    if wrong:
+        free = labelled_by(fitted(rounds[:asked], [], dict(votes.prices), votes.labels), rounds)
+        order = order[free[order] != votes.truth[order]]
+    known = np.sort(order[:labels])
     taught = [(rounds[item], votes.labels[votes.truth[item]]) for item in known]
     fit = fitted(rounds[:asked], taught, dict(votes.prices), votes.labels)
     others = np.setdiff1d(np.arange(len(rounds)), known)
@@ -83,6 +91,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the seed of the first draw")
     parser.add_argument("--labels", type=int, default=0, help="how many random items people label")
+    parser.add_argument("--wrong", action="store_true", help="people label only items with a wrong label")
     parser.add_argument("--rounds", default=",".join(map(str, ROUNDS)), help="how many items are asked about")
     parser.add_argument("--kind", default="", help="only kinds whose name contains this")
     parser.add_argument("--processes", type=int, default=2)
@@ -92,8 +101,9 @@ def main() -> None:
     draws = _QUICK_DRAWS if options.quick else options.draws
     seeds, of = range(options.first, options.first + draws), [*map(int, options.rounds.split(","))]
     jobs = [(kind, seed, options.labels, of) for kind in kinds for seed in seeds]
+    labelled = partial(outcome, wrong=options.wrong)
     with ProcessPoolExecutor(options.processes) as pool:
-        outcomes = list(pool.map(outcome, *zip(*jobs, strict=True)))
+        outcomes = list(pool.map(labelled, *zip(*jobs, strict=True)))
     lines = [_line(kind.name, [o for o in outcomes if o.kind == kind.name]) for kind in kinds]
     print(table(["kind", "majority", "minus the majority", "minus the weighted vote"], lines))
 

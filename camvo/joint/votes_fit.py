@@ -408,6 +408,9 @@ _FEW_OF_TWO: Final = 0.5
 _FEW: Final = 0.25
 """Predictions of two labels, or of more, that are right on fewer of the labelled tasks contradict people."""
 
+_HARDLY: Final = 0.15
+"""Right on fewer of them, they contradict people even if another reading, or an arm, does not."""
+
 _SURE: Final = 0.99
 """The confidence in that share: seven contradicted labels of two, or 17 of more labels, show it."""
 
@@ -466,8 +469,9 @@ def only_corrections(
     alike = _counted_alike(votes)
     shown = votes if votes.doubt is None else alike
     few = _FEW_OF_TWO if len(labels) == 2 else _FEW
-    if _most_right(shown, rows, right) >= few:
-        return False
+    most = _most_right(shown, rows, right)
+    if most < _HARDLY or most >= few:
+        return most < _HARDLY
     others = [votes, alike] if votes.doubt is None else [votes, replace(votes, model=votes.doubt.model)]
     voted = rows >= 0
     wrong = (voted & (rows != right[:, None])).sum(axis=0)

@@ -140,6 +140,13 @@ def test_labels_of_wrong_predictions_alone_change_no_label(labels):
     assert (labelled_by(fit, rounds) == labelled_by(free, rounds)).all()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_of_wrong_predictions_alone_do_not_turn_a_pool_over(seed):
+    kind = BY_NAME["three copies of a weak model, 2 labels"]
+    free, corrections = outcome(kind, seed), outcome(kind, seed, labels=50, wrong=True)
+    assert corrections.joint > free.joint - 0.5
+
+
 @pytest.mark.parametrize("labels", [2, 4])
 def test_labels_of_wrong_and_right_predictions_teach(labels):
     _, fit = corrected(f"three copies of a weak model, {labels} labels", 0.4, 50)

@@ -425,6 +425,7 @@ def as_people_prefer(
     plain majority where the votes do not tell which arms to believe; then people may prefer either reading.
     """
     rows, right = _labelled(latest, arms, labels)
+    rows, right = rows[right != _NO_VOTE], right[right != _NO_VOTE]
     if votes.doubt is not None:
         alike = _counted_alike(votes)
         readings = [replace(votes, model=model, doubt=None) for model in (votes.model, votes.doubt.model)]
@@ -456,16 +457,11 @@ def only_corrections(
     People who label only wrong predictions give such labels. So would models that are worse than a coin where
     there are two labels, and right on less than a quarter of the tasks where there are more; that is rarer.
     """
-    taught = []
-    for kept in latest.rounds:
-        cast = {vote.arm: vote.label for vote in kept.votes}
-        row, named = row_of(cast, arms, labels)
-        # The rows show no votes for rare labels, so a reading cannot agree with a person on one.
-        if max(row) >= 0 and (kept.label in named or kept.label not in cast.values()):
-            taught.append((row, named.index(kept.label) if kept.label in named else _NO_VOTE))
-    if not taught:
+    rows, right = _labelled(latest, arms, labels)
+    voted = (rows >= 0).any(axis=1)
+    rows, right = rows[voted], right[voted]
+    if not len(rows):
         return False
-    rows, right = np.array([row for row, _ in taught]), np.array([number for _, number in taught])
     alike = _counted_alike(votes)
     shown = votes if votes.doubt is None else alike
     few = _FEW_OF_TWO if len(labels) == 2 else _FEW
@@ -473,9 +469,9 @@ def only_corrections(
     if most < _HARDLY or most >= few:
         return most < _HARDLY
     others = [votes, alike] if votes.doubt is None else [votes, replace(votes, model=votes.doubt.model)]
-    voted = rows >= 0
-    wrong = (voted & (rows != right[:, None])).sum(axis=0)
-    one_is_right = upper_bound(wrong, voted.sum(axis=0), _SURE).min() < 0.5
+    cast = rows >= 0
+    wrong = (cast & (rows != right[:, None])).sum(axis=0)
+    one_is_right = upper_bound(wrong, cast.sum(axis=0), _SURE).min() < 0.5
     return not one_is_right and max(_most_right(other, rows, right) for other in others) < 0.5
 
 
@@ -489,14 +485,20 @@ def _leads(votes: VotesFit, rows: Rows) -> Rows:
     return np.asarray(votes.model.beliefs(rows)[0].argmax(axis=1), dtype=np.int64)
 
 
+@lru_cache(maxsize=32)
 def _labelled(latest: LatestRounds, arms: tuple[str, ...], labels: tuple[str, ...]) -> tuple[Rows, Rows]:
-    """The vote rows of rounds whose human label was voted for, shape (n, K), and its numbers, shape (n,)."""
+    """The vote rows of labelled rounds, shape (n, K), and the human labels' numbers in them, shape (n,).
+
+    The number is :data:`_NO_VOTE` if no arm voted for the label. Rows show no votes for rare labels, so
+    rounds in which an arm agrees with a person on one are left out.
+    """
     rows, right = [], []
     for kept in latest.rounds:
-        row, named = row_of({vote.arm: vote.label for vote in kept.votes}, arms, labels)
-        if named and kept.label in named:
+        cast = {vote.arm: vote.label for vote in kept.votes}
+        row, named = row_of(cast, arms, labels)
+        if kept.label in named or kept.label not in cast.values():
             rows.append(row)
-            right.append(named.index(kept.label))
+            right.append(named.index(kept.label) if kept.label in named else _NO_VOTE)
     return np.array(rows, dtype=np.int64).reshape(-1, len(arms)), np.array(right, dtype=np.int64)
 
 

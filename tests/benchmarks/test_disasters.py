@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from made_up.disasters import KINDS
 from made_up.drawing import drawn
 
 from camvo.joint.joint_fit import JointFit
+from camvo.replays.replay import VotesTable
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 MENDED = (
@@ -76,17 +78,19 @@ def test_the_worst_draws_found_are_hardly_below_the_majority(name, seed):
     assert fitted.joint > fitted.majority - 1.5
 
 
+def fit_with(table: VotesTable, items: Iterable[int]) -> JointFit:
+    """A fit to 300 rounds that asked every model, and to people's labels of some items."""
+    rounds = list(casts(table))
+    known = [(rounds[item], table.labels[table.truth[item]]) for item in items]
+    return fitted(rounds[:300], known, dict(table.prices), table.labels)
+
+
 def taught(name: str, seed: int, labels: int) -> tuple[float, float, bool]:
     """The shares of right labels of the majority and of a fit with human labels, and whether it fell back."""
     table = drawn(BY_NAME[name], seed).table
-    rounds = list(casts(table))
-    known = [
-        (rounds[item], table.labels[table.truth[item]])
-        for item in np.random.default_rng(seed).permutation(300)[:labels]
-    ]
-    fit = fitted(rounds[:300], known, dict(table.prices), table.labels)
+    fit = fit_with(table, np.random.default_rng(seed).permutation(300)[:labels])
     majority, _ = plain_votes(table)
-    labelled = labelled_by(fit, rounds)
+    labelled = labelled_by(fit, list(casts(table)))
     return float(np.mean(majority == table.truth)), float(np.mean(labelled == table.truth)), fit.contradicted
 
 
@@ -122,13 +126,11 @@ def test_human_labels_that_confirm_the_model_of_votes_keep_it():
 def corrected(name: str, share: float, labels: int) -> tuple[JointFit, JointFit]:
     """The fits without human labels, and with some of which this share corrects the label of the first."""
     table = drawn(BY_NAME[name], 1).table
-    rounds = list(casts(table))
-    free = fitted(rounds[:300], [], dict(table.prices), table.labels)
-    wrong = labelled_by(free, rounds) != table.truth
+    free = fit_with(table, [])
+    wrong = labelled_by(free, list(casts(table))) != table.truth
     corrections = round(share * labels)
     items = [*np.flatnonzero(wrong)[:corrections], *np.flatnonzero(~wrong)[: labels - corrections]]
-    known = [(rounds[item], table.labels[table.truth[item]]) for item in items]
-    return free, fitted(rounds[:300], known, dict(table.prices), table.labels)
+    return free, fit_with(table, items)
 
 
 @pytest.mark.parametrize("labels", [2, 4])
@@ -158,11 +160,8 @@ def test_labels_of_wrong_and_right_predictions_teach(labels):
 def test_random_labels_that_contradict_a_convention_are_no_mere_corrections(name):
     for labels in (10, 30, 100):
         for seed in range(10):
-            table = drawn(BY_NAME[name], seed).table
-            rounds = list(casts(table))
             items = np.random.default_rng(seed).permutation(300)[:labels]
-            known = [(rounds[item], table.labels[table.truth[item]]) for item in items]
-            assert not fitted(rounds[:300], known, dict(table.prices), table.labels).corrections
+            assert not fit_with(drawn(BY_NAME[name], seed).table, items).corrections
 
 
 def test_human_labels_teach_a_convention():

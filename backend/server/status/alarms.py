@@ -72,7 +72,7 @@ def _family_alerts(question: QuestionReport) -> list[Alert]:
                 f"{question.control}: nearly every human label contradicts the prediction, as if people"
                 " labelled only wrong ones. Such labels do not show how often models are right, so the model"
                 " of votes leaves them out",
-                "submit correct predictions too: label 20 tasks in the order in which they come",
+                "submit correct predictions too, of tasks in the order in which they come",
                 subject=question.control,
             )
         ]

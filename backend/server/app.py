@@ -403,13 +403,13 @@ def _task() -> Response:
 
 def _asked_for(project: str, task: int) -> tuple[LabelConfig | None, Any, str]:
     """The label config and the task as Label Studio has them; without them, why."""
-    url, key = _environment().label_studio_url, _environment().label_studio_api_key
+    access = _environment().label_studio_access
     unseen = "the prompt is not shown: the server has no access to the task's texts"
     if not is_of_label_studio(project):
         return None, None, f"{unseen}; camvo show FILE --task {named_task(task, project)} shows it"
-    if url is None or key is None:
+    if access is None:
         return None, None, f"{unseen}; set LABEL_STUDIO_URL and LABEL_STUDIO_API_KEY where it runs"
-    client = Client(url, key)
+    client = Client(*access)
     try:
         payload = client.project_by_key(project)
         tasks = client.tasks(payload["id"], [task])

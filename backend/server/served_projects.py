@@ -164,15 +164,15 @@ class ServedProjects:
         stored = self._latest.get(project)
         if stored is not None and stored.instructions is not None:
             return False
-        url, key = self._environment.label_studio_url, self._environment.label_studio_api_key
-        if url is None or key is None or not is_of_label_studio(project):
+        access = self._environment.label_studio_access
+        if access is None or not is_of_label_studio(project):
             return False
         recently = monotonic() - self._looked_up.get(project, -math.inf) < _AGAIN
         if recently or not self._settings.project_instructions:
             return False
         self._looked_up[project] = monotonic()
         try:
-            found = Client(url, key).project_by_key(project, timeout=_LOOK_UP)
+            found = Client(*access).project_by_key(project, timeout=_LOOK_UP)
             self.remember_instructions(project, project_instructions(found) or "")
         except CamvoError as error:
             _log.warning("instructions_unknown", project=project, code=error.code, reason=str(error))
